@@ -1,0 +1,102 @@
+//! Settings: read once from flags and the environment, then passed down.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Parser;
+
+/// Owns the processes, terminals, files and records of one data root, and serves gateways over gRPC.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "runlet-executor", version, about)]
+pub struct Config {
+    /// Directory of all data. One executor at a time.
+    #[arg(long, env = "SANDBOX_ROOT", default_value = "./var")]
+    pub root: PathBuf,
+
+    /// Unix socket on which gateways are served. It and the secret beside it are readable for the gateway's user only.
+    #[arg(long, env = "RUNLET_SOCKET", default_value = "/run/runlet/executor.sock")]
+    pub socket: PathBuf,
+
+    /// User of the gateway, a name or a number, if it is not the executor's own.
+    #[arg(long, env = "RUNLET_GATEWAY_USER")]
+    pub gateway_user: Option<String>,
+
+    /// User that jobs run as, a name or a number. Default: `runlet-job` or number 20000 where the executor is root,
+    /// otherwise its own user.
+    #[arg(long, env = "RUNLET_JOB_USER")]
+    pub job_user: Option<String>,
+
+    /// Jobs and terminals that may live at once.
+    #[arg(long, env = "RUNLET_MAX_JOBS", default_value_t = 256)]
+    pub max_jobs: usize,
+
+    /// Bytes kept of the log of one job: an eighth of it from the start, the rest from the end.
+    #[arg(long, env = "RUNLET_JOB_LOG_BYTES", default_value_t = 64 << 20)]
+    pub job_log_bytes: u64,
+
+    /// Bytes kept of all logs; the oldest ended jobs go first.
+    #[arg(long, env = "RUNLET_LOGS_BYTES", default_value_t = 2 << 30)]
+    pub logs_bytes: u64,
+
+    /// Seconds that ended jobs are kept.
+    #[arg(long, env = "RUNLET_RETENTION_SECONDS", default_value_t = 7 * 86_400)]
+    pub retention_seconds: u64,
+
+    /// Largest file read or edited at once, in bytes.
+    #[arg(long, env = "RUNLET_MAX_FILE_BYTES", default_value_t = 16 << 20)]
+    pub max_file_bytes: u64,
+
+    /// Free bytes of the disk that no file tool uses.
+    #[arg(long, env = "RUNLET_FREE_DISK_BYTES", default_value_t = 256 << 20)]
+    pub free_disk_bytes: u64,
+
+    /// Longest time for cloning a repository, in seconds.
+    #[arg(long, env = "RUNLET_CLONE_SECONDS", default_value_t = 600)]
+    pub clone_seconds: u64,
+
+    /// Seconds between TERM and KILL for jobs when the executor stops.
+    #[arg(long, env = "RUNLET_STOP_GRACE_SECONDS", default_value_t = 5)]
+    pub stop_grace_seconds: u64,
+
+    /// What is logged: a level, or levels by module as in `info,runlet_executor=debug`.
+    #[arg(long, env = "RUNLET_LOG", default_value = "info")]
+    pub log: String,
+
+    /// How it is logged.
+    #[arg(long, env = "RUNLET_LOG_FORMAT", default_value = "text", value_parser = ["text", "json"])]
+    pub log_format: String,
+
+    /// Stop when standard input ends, as it does when the program that holds its other end is gone.
+    #[arg(long, hide = true)]
+    pub stop_with_stdin: bool,
+
+    /// The executor's own search path, from which jobs get what their user can use.
+    #[arg(long, env = "PATH", default_value = "", hide = true)]
+    pub search_path: String,
+
+    /// File of certificate authorities for cloning, for hosts that the system does not trust.
+    #[arg(long, env = "GIT_SSL_CAINFO")]
+    pub git_ca_file: Option<String>,
+
+    /// Proxy for cloning.
+    #[arg(long, env = "HTTPS_PROXY")]
+    pub https_proxy: Option<String>,
+
+    /// Hosts that are cloned from without the proxy.
+    #[arg(long, env = "NO_PROXY")]
+    pub no_proxy: Option<String>,
+}
+
+impl Config {
+    /// Variables that git gets from the settings.
+    pub fn git_env(&self) -> BTreeMap<String, String> {
+        [
+            ("GIT_SSL_CAINFO", &self.git_ca_file),
+            ("HTTPS_PROXY", &self.https_proxy),
+            ("NO_PROXY", &self.no_proxy),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)))
+        .collect()
+    }
+}

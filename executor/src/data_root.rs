@@ -1,0 +1,125 @@
+//! The data root: its layout, its lock, and what is cleared away when an executor takes it over.
+
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// The directories of a data root. It is locked as long as this lives.
+#[derive(Debug)]
+pub struct DataRoot {
+    /// Absolute path.
+    pub path: PathBuf,
+    /// `workspaces/`, the only part that jobs may enter.
+    pub workspaces: PathBuf,
+    /// `logs/`: output of jobs.
+    pub logs: PathBuf,
+    /// `trash/`: what is being removed. A crash never leaves half of a workspace elsewhere.
+    pub trash: PathBuf,
+    /// `runlet.db`: the records.
+    pub records: PathBuf,
+    /// `spawner`: process id and start time of the spawner.
+    pub spawner: PathBuf,
+    _lock: File,
+}
+
+impl DataRoot {
+    /// Makes the layout where it is missing and takes the lock. `shared` says that jobs run as another user, who must be
+    /// able to pass through.
+    pub fn open(path: &Path, shared: bool) -> Result<Self> {
+        create_directory(path, if shared { 0o711 } else { 0o700 })?;
+        let path = fs::canonicalize(path)
+            .map_err(|error| Error::internal(format!("opening SANDBOX_ROOT {}", path.display()), error))?;
+        let lock = take_lock(&path)?;
+        let root = Self {
+            workspaces: path.join("workspaces"),
+            logs: path.join("logs"),
+            trash: path.join("trash"),
+            records: path.join("runlet.db"),
+            spawner: path.join("spawner"),
+            path,
+            _lock: lock,
+        };
+        create_directory(&root.workspaces, if shared { 0o711 } else { 0o700 })?;
+        create_directory(&root.logs, 0o700)?;
+        create_directory(&root.trash, 0o700)?;
+        close_records(&root.path)?;
+        Ok(root)
+    }
+
+    /// Bytes free on its file system for an ordinary user.
+    pub fn free_bytes(&self) -> u64 {
+        rustix::fs::statvfs(&self.path).map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+}
+
+/// SQLite makes its files with the umask's mode; jobs run as another user must not read them.
+fn close_records(root: &Path) -> Result<()> {
+    let path = root.join("runlet.db");
+    let failed = |error| Error::internal(format!("opening {}", path.display()), error);
+    let file = OpenOptions::new().create(true).append(true).open(&path).map_err(failed)?;
+    file.set_permissions(Permissions::from_mode(0o600)).map_err(failed)
+}
+
+fn create_directory(path: &Path, mode: u32) -> Result<()> {
+    let failed =
+        |error: std::io::Error| Error::internal(format!("making the directory {}", path.display()), error);
+    fs::DirBuilder::new().recursive(true).mode(mode).create(path).map_err(failed)?;
+    fs::set_permissions(path, Permissions::from_mode(mode)).map_err(failed)
+}
+
+/// Takes the lock of a data root. The file is never removed, so that two executors never lock two files.
+fn take_lock(root: &Path) -> Result<File> {
+    let path = root.join(".lock");
+    let failed = |error: std::io::Error| Error::internal(format!("locking {}", path.display()), error);
+    let mut file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            let _unreadable = file.read_to_string(&mut holder).is_err();
+            return Err(Error::internal(
+                format!("locking {}", path.display()),
+                format!(
+                    "the data root is in use by the executor with process id {}; stop that one first, or set SANDBOX_ROOT \
+                     to another directory",
+                    holder.trim()
+                ),
+            ));
+        }
+        Err(TryLockError::Error(error)) => return Err(failed(error)),
+    }
+    file.set_permissions(Permissions::from_mode(0o600)).map_err(failed)?;
+    file.set_len(0).map_err(failed)?;
+    file.rewind().map_err(failed)?;
+    writeln!(file, "{}", std::process::id()).map_err(failed)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_executor_is_refused_and_told_who_holds_the_root() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = DataRoot::open(directory.path(), false).unwrap();
+        let error = DataRoot::open(directory.path(), false).unwrap_err();
+        let said = std::error::Error::source(&error).unwrap().to_string();
+        assert!(said.contains(&format!("process id {}", std::process::id())), "{said}");
+        drop(first);
+        DataRoot::open(directory.path(), false).unwrap();
+    }
+
+    #[test]
+    fn only_workspaces_can_be_entered_by_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = DataRoot::open(&directory.path().join("var"), true).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&root.path), mode(&root.workspaces)), (0o711, 0o711));
+        assert_eq!((mode(&root.logs), mode(&root.trash), mode(&root.records)), (0o700, 0o700, 0o600));
+    }
+}

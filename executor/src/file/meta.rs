@@ -1,0 +1,96 @@
+//! What the kernel says of a file: the facts that the tools report, and those by which a file is known again.
+
+use std::os::fd::AsFd;
+
+use rustix::{
+    fs::{AtFlags, FileType, Statx, StatxFlags, statx},
+    io,
+    path::Arg,
+};
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Regular file.
+    File,
+    /// Directory.
+    Directory,
+    /// Symbolic link.
+    Symlink,
+    /// Pipe, socket or device.
+    Other,
+}
+
+/// A point in time: seconds since 1970, and nanoseconds.
+pub(super) type Stamp = (i64, u32);
+
+/// Facts of one file at one moment. Equal facts mean: the same file, unchanged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Meta {
+    /// Major and minor number of the file system.
+    pub(super) device: (u32, u32),
+    /// Number of the file in its file system.
+    pub(super) inode: u64,
+    /// What it is.
+    pub(super) kind: Kind,
+    /// Permission bits, with set-id and sticky bits.
+    pub(super) mode: u32,
+    /// Owner.
+    pub(super) uid: u32,
+    /// Group.
+    pub(super) gid: u32,
+    /// Number of its names.
+    pub(super) links: u32,
+    /// Size in bytes.
+    pub(super) size: u64,
+    /// Last change of content.
+    pub(super) modified: Stamp,
+    /// Last change of content or facts.
+    pub(super) changed: Stamp,
+}
+
+impl Meta {
+    /// Facts of an open file.
+    pub(super) fn of(file: impl AsFd) -> io::Result<Self> {
+        statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).map(Self::from)
+    }
+
+    /// Facts of `name` in `directory`, without following a link.
+    pub(super) fn at(directory: impl AsFd, name: impl Arg) -> io::Result<Self> {
+        statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS).map(Self::from)
+    }
+
+    /// Whether `other` is the same file, perhaps changed.
+    pub(super) fn same_file(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+}
+
+impl From<Statx> for Meta {
+    fn from(facts: Statx) -> Self {
+        let mode = u32::from(facts.stx_mode);
+        Self {
+            device: (facts.stx_dev_major, facts.stx_dev_minor),
+            inode: facts.stx_ino,
+            kind: FileType::from_raw_mode(mode).into(),
+            mode: mode & 0o7777,
+            uid: facts.stx_uid,
+            gid: facts.stx_gid,
+            links: facts.stx_nlink,
+            size: facts.stx_size,
+            modified: (facts.stx_mtime.tv_sec, facts.stx_mtime.tv_nsec),
+            changed: (facts.stx_ctime.tv_sec, facts.stx_ctime.tv_nsec),
+        }
+    }
+}
+
+impl From<FileType> for Kind {
+    fn from(kind: FileType) -> Self {
+        match kind {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Directory,
+            FileType::Symlink => Self::Symlink,
+            _ => Self::Other,
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! How new content gets to the disk, so that at any moment the file is the old one or the new one, whole.
+//!
+//! - A new file is written without a name and gets its name when it is durable; a name that somebody else took in the
+//!   meantime is left alone.
+//! - An existing file is replaced by one that has its mode, owner and extended attributes, access lists included. As
+//!   on any write, set-id bits and file capabilities are not kept.
+//! - A file with several names, or one whose owner or attributes a replacement could not keep, is written in place,
+//!   after its space was reserved. Only there can a crash in mid-write leave a part.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs::File,
+    io::Write as _,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::FileExt as _,
+    },
+};
+
+use rustix::{
+    fs::{FallocateFlags, Mode, OFlags, fallocate, fchmod, fstatvfs, fsync, ftruncate, mkdirat},
+    io::{self, Errno},
+    process::{Resource, getrlimit},
+};
+
+use super::{
+    Limits,
+    attributes::copy_attributes,
+    meta::Meta,
+    path::{FILE_FLAGS, Place, Target, open_beneath},
+    temp::Temp,
+};
+use crate::error::{Error, Result};
+
+/// What to put in place.
+pub(super) struct New<'a> {
+    /// The content.
+    pub(super) content: &'a [u8],
+    /// Whether to set or clear the execute bits.
+    pub(super) executable: Option<bool>,
+    /// Whether the old file must be unchanged, not just the same file.
+    pub(super) unchanged: bool,
+}
+
+/// Puts `new` at `place`, where `old` was seen. False when there is something else by now, and nothing was done.
+pub(super) fn replace(place: &Place, old: Option<&Meta>, new: &New<'_>, limits: &Limits) -> Result<bool> {
+    let (parent, result) = match (&place.target, old) {
+        (Target::Missing { parent, folders, name, .. }, None) => {
+            keep_reserve(place, parent, new, limits)?;
+            (parent, create(parent, folders, name, new))
+        }
+        (Target::Entry { parent, name, .. }, Some(old)) => {
+            keep_reserve(place, parent, new, limits)?;
+            (parent, overwrite(parent, name, old, new))
+        }
+        _ => return Ok(false),
+    };
+    match result {
+        Err(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => Err(no_space(free_bytes(place, parent)?, limits)),
+        other => other.map_err(|e| place.error("write", e)),
+    }
+}
+
+fn keep_reserve(place: &Place, parent: &OwnedFd, new: &New<'_>, limits: &Limits) -> Result<()> {
+    let free = free_bytes(place, parent)?;
+    let needed = u64::try_from(new.content.len()).unwrap_or(u64::MAX).saturating_add(limits.reserve_bytes);
+    if free < needed { Err(no_space(free, limits)) } else { Ok(()) }
+}
+
+fn free_bytes(place: &Place, parent: &OwnedFd) -> Result<u64> {
+    let facts = fstatvfs(parent).map_err(|e| place.error("ask for the free space of", e))?;
+    Ok(facts.f_bavail.saturating_mul(facts.f_frsize))
+}
+
+fn no_space(free_bytes: u64, limits: &Limits) -> Error {
+    Error::NoSpace { free_bytes, reserve_bytes: limits.reserve_bytes }
+}
+
+fn create(parent: &OwnedFd, folders: &[OsString], name: &OsStr, new: &New<'_>) -> io::Result<bool> {
+    let mut made = Vec::with_capacity(folders.len());
+    for folder in folders {
+        let within = made.last().unwrap_or(parent);
+        match mkdirat(within, folder, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(e) => return Err(e),
+        }
+        match open_beneath(
+            within,
+            &**folder,
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW,
+            Mode::empty(),
+        ) {
+            Ok(folder) => made.push(folder),
+            // Somebody made something else of this name.
+            Err(Errno::NOTDIR | Errno::LOOP) => return Ok(false),
+            Err(e) => return Err(e),
+        }
+    }
+    let folder = made.last().unwrap_or(parent);
+    let mut temp = Temp::create(folder.as_fd(), Mode::from_raw_mode(0o644))?;
+    fill(&mut temp, new, None)?;
+    if !temp.name_new(name)? {
+        return Ok(false);
+    }
+    for directory in made.iter().rev().chain(std::iter::once(parent)) {
+        sync_directory(directory)?;
+    }
+    Ok(true)
+}
+
+fn overwrite(parent: &OwnedFd, name: &OsStr, old: &Meta, new: &New<'_>) -> io::Result<bool> {
+    // The kernel says whether the file may be written: replacing it would only ask for the right to its directory.
+    let file = match open_beneath(parent, name, OFlags::WRONLY | FILE_FLAGS, Mode::empty()) {
+        Ok(file) => Ok(file),
+        // A program that is running can be replaced, but not written to.
+        Err(Errno::TXTBSY) => Err(open_beneath(parent, name, OFlags::RDONLY | FILE_FLAGS, Mode::empty())?),
+        Err(Errno::LOOP | Errno::NOENT | Errno::NXIO | Errno::ISDIR) => return Ok(false),
+        Err(e) => return Err(e),
+    };
+    let (Ok(seen) | Err(seen)) = &file;
+    if !is_as_seen(&Meta::of(seen)?, old, new) {
+        return Ok(false);
+    }
+    if old.links == 1 {
+        let mut temp = Temp::create(parent.as_fd(), Mode::from_raw_mode(0o600))?;
+        if copy_attributes(seen.as_fd(), temp.file(), old)? {
+            fill(&mut temp, new, Some(old.mode & 0o1777))?;
+            match Meta::at(parent, name) {
+                Ok(now) if is_as_seen(&now, old, new) => {}
+                Ok(_) | Err(Errno::NOENT) => return Ok(false),
+                Err(e) => return Err(e),
+            }
+            temp.name_over(name)?;
+            sync_directory(parent)?;
+            return Ok(true);
+        }
+    }
+    let file = File::from(file.map_err(|_| Errno::TXTBSY)?);
+    write_in_place(&file, old, new)?;
+    Ok(true)
+}
+
+fn is_as_seen(now: &Meta, old: &Meta, new: &New<'_>) -> bool {
+    if new.unchanged { now == old } else { now.same_file(old) }
+}
+
+/// Writes the content to `temp`, gives it `mode` (that which it has, where `None`), and makes it durable.
+fn fill(temp: &mut Temp<'_>, new: &New<'_>, mode: Option<u32>) -> io::Result<()> {
+    temp.file().write_all(new.content).map_err(errno)?;
+    let now = Meta::of(temp.file())?.mode;
+    let wanted = executable(mode.unwrap_or(now), new.executable);
+    if wanted != now {
+        fchmod(temp.file(), Mode::from_raw_mode(wanted))?;
+    }
+    // After an error the kernel takes the lost pages for clean, so a second try would lie.
+    fsync(temp.file())
+}
+
+fn write_in_place(file: &File, old: &Meta, new: &New<'_>) -> io::Result<()> {
+    let size = u64::try_from(new.content.len()).map_err(|_| Errno::FBIG)?;
+    // What could end the write in its middle must show before it starts: the limit of file sizes, the free space.
+    if getrlimit(Resource::Fsize).current.is_some_and(|most| size > most) {
+        return Err(Errno::FBIG);
+    }
+    if size > 0 {
+        match fallocate(file, FallocateFlags::KEEP_SIZE, 0, size) {
+            Ok(()) | Err(Errno::OPNOTSUPP) => {}
+            Err(e) => {
+                // Gives back what was reserved past the end before the space ran out.
+                ftruncate(file, old.size)?;
+                return Err(e);
+            }
+        }
+    }
+    file.write_all_at(new.content, 0).map_err(errno)?;
+    ftruncate(file, size)?;
+    let wanted = executable(old.mode & 0o1777, new.executable);
+    if wanted != old.mode {
+        fchmod(file, Mode::from_raw_mode(wanted))?;
+    }
+    fsync(file)
+}
+
+fn executable(mode: u32, executable: Option<bool>) -> u32 {
+    match executable {
+        None => mode,
+        Some(true) => mode | ((mode & 0o444) >> 2),
+        Some(false) => mode & !0o111,
+    }
+}
+
+/// Makes the names in a directory durable. One that may be written but not read can't be synced.
+fn sync_directory(directory: &OwnedFd) -> io::Result<()> {
+    match open_beneath(directory, ".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()) {
+        Ok(directory) => fsync(directory),
+        Err(Errno::ACCESS) => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+pub(super) fn errno(error: std::io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}

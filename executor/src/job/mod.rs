@@ -1,0 +1,121 @@
+//! Jobs: commands that run in a workspace, their states and their output. Each living job has one runner, which alone
+//! writes its state; everybody else reads what the runner publishes, and the log on disk.
+
+mod new;
+mod output;
+mod record;
+mod registry;
+mod retention;
+mod runner;
+pub mod signal;
+mod stdin;
+
+use std::time::Duration;
+
+use time::OffsetDateTime;
+
+pub use new::NewJob;
+pub use output::{ReadFrom, ReadRequest};
+pub use registry::{Jobs, Page, Parts, Started};
+pub use retention::Retention;
+
+use crate::id::{JobId, WorkspaceId};
+
+/// A job as it is at one time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// Id.
+    pub id: JobId,
+    /// Workspace it runs in.
+    pub workspace_id: WorkspaceId,
+    /// The command as given.
+    pub command: String,
+    /// Who started it.
+    pub principal: String,
+    /// Id of the request that started it, if any.
+    pub request_id: Option<String>,
+    /// Named shell it runs in; empty for one of its own.
+    pub shell: String,
+    /// Whether standard error has a log of its own.
+    pub separate_stderr: bool,
+    /// Time limit.
+    pub timeout: Duration,
+    /// When it was started.
+    pub started: OffsetDateTime,
+    /// Time it ran so far, or in all, on the monotonic clock.
+    pub duration: Duration,
+    /// Its end, if it has ended.
+    pub end: Option<End>,
+    /// Processes that live on after its end.
+    pub leftovers: u32,
+    /// Bytes written to the log of output.
+    pub output_bytes: u64,
+    /// Bytes written to the log of errors.
+    pub stderr_bytes: u64,
+    /// What its starter should know.
+    pub notes: Vec<String>,
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct End {
+    /// What ended it.
+    pub state: EndState,
+    /// When.
+    pub time: OffsetDateTime,
+    /// Status as a shell shows it; `None` when it was lost.
+    pub exit_code: Option<i32>,
+    /// Name of the signal that ended it, such as `TERM`.
+    pub signal: Option<String>,
+    /// Processor time of the shell and the children it waited for.
+    pub cpu: Option<Duration>,
+    /// Largest resident set of one of its processes.
+    pub max_rss_bytes: Option<u64>,
+}
+
+/// What ended a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndState {
+    /// It ended by itself.
+    Exited,
+    /// A signal.
+    Killed,
+    /// Its time was over.
+    TimedOut,
+    /// The executor was killed while it ran.
+    Lost,
+}
+
+/// State by which jobs are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Still running.
+    Running,
+    /// Ended.
+    Ended(EndState),
+}
+
+impl State {
+    /// The state's name in records and lists.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Ended(EndState::Exited) => "exited",
+            Self::Ended(EndState::Killed) => "killed",
+            Self::Ended(EndState::TimedOut) => "timed_out",
+            Self::Ended(EndState::Lost) => "lost",
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        let ended = [EndState::Exited, EndState::Killed, EndState::TimedOut, EndState::Lost].map(Self::Ended);
+        std::iter::once(Self::Running).chain(ended).find(|state| state.name() == name)
+    }
+}
+
+impl Job {
+    /// State of the job.
+    pub fn state(&self) -> State {
+        self.end.as_ref().map_or(State::Running, |end| State::Ended(end.state))
+    }
+}

@@ -1,0 +1,278 @@
+//! Where the nouns meet: one machine with its workspaces, jobs and files. What concerns more than one of them, such as
+//! deleting a workspace with its jobs, is done here.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use time::OffsetDateTime;
+use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::Config;
+use crate::data_root::DataRoot;
+use crate::error::{Error, Result};
+use crate::file::{Files, Limits};
+use crate::id::JobId;
+use crate::job::{self, Jobs, Retention};
+use crate::output::Caps;
+use crate::process::capture::capture;
+use crate::process::identity::Identity;
+use crate::process::lifetime::open_files_limit;
+use crate::process::spawn::{Command, Spawner};
+use crate::process::spawner::SpawnerHandle;
+use crate::process::veil::Drawn;
+use crate::process::workers::Workers;
+use crate::store::Store;
+use crate::workspace::{self, Workspaces, environment};
+
+/// Descriptors of the executor itself, and those of one job: control socket, three pipes, a log or two.
+const OWN_DESCRIPTORS: u64 = 96;
+const DESCRIPTORS_OF_A_JOB: u64 = 6;
+
+/// Time between TERM and KILL for the jobs of a workspace that is deleted.
+const DELETE_GRACE: Duration = Duration::from_secs(2);
+
+/// How often ended jobs are looked through for what is past its time.
+const CLEANING_PERIOD: Duration = Duration::from_secs(60);
+
+/// Longest time for asking a program for its version.
+const VERSION_LIMIT: Duration = Duration::from_secs(5);
+
+/// Programs that agents ask for first.
+const PROGRAMS: [&str; 6] = ["bash", "git", "node", "npm", "python3", "rg"];
+
+/// The machine.
+#[derive(Debug)]
+pub struct Machine {
+    /// Its workspaces.
+    pub workspaces: Arc<Workspaces>,
+    /// Its jobs.
+    pub jobs: Arc<Jobs>,
+    /// Its files.
+    pub files: Files,
+    /// The data root.
+    pub root: Arc<DataRoot>,
+    /// Who jobs run as.
+    pub identity: Identity,
+    /// What keeps jobs from the executor.
+    pub drawn: Drawn,
+    /// When this executor started.
+    pub started: OffsetDateTime,
+    /// How many jobs may live at once.
+    pub job_limit: usize,
+    /// The settings.
+    pub config: Config,
+    store: Store,
+    spawner: Arc<Spawner>,
+    search_path: Vec<std::path::PathBuf>,
+    programs: OnceCell<BTreeMap<String, String>>,
+    tasks: TaskTracker,
+    stopping: CancellationToken,
+}
+
+/// What became of a deleted workspace.
+#[derive(Debug)]
+pub struct Deleted {
+    /// Its id.
+    pub workspace_id: crate::id::WorkspaceId,
+    /// Jobs that were running.
+    pub ended_jobs: Vec<JobId>,
+    /// Processes that earlier jobs had left.
+    pub ended_processes: u32,
+    /// Bytes freed.
+    pub removed_bytes: u64,
+}
+
+impl Machine {
+    /// Opens the records and takes up what the data root holds. Must be called within the runtime.
+    pub async fn open(
+        config: Config,
+        root: Arc<DataRoot>,
+        identity: Identity,
+        spawner: SpawnerHandle,
+        drawn: Drawn,
+    ) -> Result<Self> {
+        let store = Store::open(&root.records)?;
+        let spawner = Arc::new(Spawner::new(spawner)?);
+        let workers = Workers::start(&identity)?;
+        let search_path = environment::search_path(&config.search_path, &identity);
+        let tasks = TaskTracker::new();
+        let job_limit = job_limit(config.max_jobs);
+        let workspaces = Workspaces::load(workspace::Parts {
+            store: store.clone(),
+            root: Arc::clone(&root),
+            identity: identity.clone(),
+            workers: workers.clone(),
+            spawner: Arc::clone(&spawner),
+            search_path: search_path.clone(),
+            clone_limit: Duration::from_secs(config.clone_seconds),
+            git_env: config.git_env(),
+            tasks: tasks.clone(),
+        })
+        .await?;
+        let limits = Limits {
+            max_bytes: config.max_file_bytes,
+            reserve_bytes: config.free_disk_bytes,
+            ..Limits::default()
+        };
+        let files = Files::new(workers, limits, tasks.clone());
+        let jobs = Jobs::load(job::Parts {
+            store: store.clone(),
+            spawner: Arc::clone(&spawner),
+            files: files.clone(),
+            identity: identity.clone(),
+            search_path: search_path.clone(),
+            logs: root.logs.clone(),
+            caps: caps(config.job_log_bytes)?,
+            limit: job_limit,
+            tasks: tasks.clone(),
+        })
+        .await?;
+        Ok(Self {
+            workspaces: Arc::new(workspaces),
+            jobs: Arc::new(jobs),
+            files,
+            root,
+            identity,
+            drawn,
+            started: OffsetDateTime::now_utc(),
+            job_limit,
+            config,
+            store,
+            spawner,
+            search_path,
+            programs: OnceCell::new(),
+            tasks,
+            stopping: CancellationToken::new(),
+        })
+    }
+
+    /// Starts what goes on beside the calls: the Python template, the look for programs, the cleaning.
+    pub fn start_background(self: &Arc<Self>) {
+        let this = Arc::clone(self);
+        self.background(async move {
+            if let Err(error) = this.workspaces.python().prepare().await {
+                tracing::warn!(error = %error, cause = ?error, "no Python environments can be made");
+            }
+            this.programs().await;
+        });
+        let this = Arc::clone(self);
+        self.background(async move {
+            let retention = Retention {
+                age: Duration::from_secs(this.config.retention_seconds),
+                log_bytes: this.config.logs_bytes,
+            };
+            loop {
+                tokio::time::sleep(CLEANING_PERIOD).await;
+                match this.jobs.clean(retention).await {
+                    Ok(0) => {}
+                    Ok(count) => tracing::info!(count, "removed ended jobs past their retention"),
+                    Err(error) => tracing::error!(error = %error, cause = ?error, "can't remove ended jobs"),
+                }
+            }
+        });
+    }
+
+    /// Runs `work` until it ends or the machine stops.
+    fn background(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let stopping = self.stopping.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = work => {}
+                () = stopping.cancelled() => {}
+            }
+        });
+    }
+
+    /// Resolves when jobs can no longer be started because the spawner was killed.
+    pub async fn spawner_gone(&self) {
+        self.spawner.gone().await;
+    }
+
+    /// Ends the processes of a workspace, then removes its files. It goes on when the caller goes away.
+    pub async fn delete_workspace(self: &Arc<Self>, id_or_name: &str) -> Result<Deleted> {
+        let (this, id_or_name) = (Arc::clone(self), id_or_name.to_owned());
+        let deleting = self.tasks.spawn(async move {
+            let workspace = this.workspaces.close(&id_or_name).await?;
+            let (ended_jobs, ended_processes) = this.jobs.end_all(Some(&workspace.id), DELETE_GRACE).await?;
+            let removed_bytes = this.workspaces.remove(&workspace).await?;
+            Ok(Deleted { workspace_id: workspace.id.clone(), ended_jobs, ended_processes, removed_bytes })
+        });
+        deleting.await.map_err(|error| Error::internal("deleting a workspace", error))?
+    }
+
+    /// Versions of the programs that agents ask for first, as far as jobs can run them.
+    pub async fn programs(&self) -> &BTreeMap<String, String> {
+        self.programs
+            .get_or_init(|| async {
+                let mut found = BTreeMap::new();
+                for name in PROGRAMS {
+                    if let Some(version) = self.version(name).await {
+                        found.insert(name.to_owned(), version);
+                    }
+                }
+                found
+            })
+            .await
+    }
+
+    async fn version(&self, name: &str) -> Option<String> {
+        use rustix::fs::{Mode, OFlags};
+        let program = environment::find_program(&self.search_path, name)?;
+        let cwd =
+            rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let path: Vec<String> =
+            self.search_path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+        let command = Command {
+            argv: vec![program.as_os_str().as_encoded_bytes().to_vec(), b"--version".to_vec()],
+            attachment: None,
+            env: BTreeMap::from([
+                ("PATH".to_owned(), path.join(":")),
+                ("LANG".to_owned(), "C.UTF-8".to_owned()),
+            ]),
+            cwd,
+            stdin: false,
+            separate_stderr: true,
+        };
+        let captured = capture(&self.spawner, command, VERSION_LIMIT).await.ok()?;
+        let text = String::from_utf8_lossy(&captured.stdout).into_owned();
+        let first = text.lines().next()?;
+        let version = first.split_ascii_whitespace().find(|word| {
+            word.trim_start_matches('v').starts_with(|c: char| c.is_ascii_digit()) && word.contains('.')
+        })?;
+        captured.succeeded().then(|| version.trim_start_matches('v').to_owned())
+    }
+
+    /// Ends every job and all other work, and closes the records. Nothing new is taken from now on.
+    pub async fn stop(&self) -> Result<()> {
+        self.tasks.close();
+        self.stopping.cancel();
+        let grace = Duration::from_secs(self.config.stop_grace_seconds);
+        let (running, _leftovers) = self.jobs.end_all(None, grace).await?;
+        self.tasks.wait().await;
+        self.store.close().await;
+        tracing::info!(ended_jobs = running.len(), "stopped");
+        Ok(())
+    }
+}
+
+/// As many jobs as the setting allows and the limit of open files can carry.
+fn job_limit(setting: usize) -> usize {
+    let carried = open_files_limit()
+        .map_or(u64::MAX, |files| files.saturating_sub(OWN_DESCRIPTORS) / DESCRIPTORS_OF_A_JOB);
+    setting.min(usize::try_from(carried).unwrap_or(usize::MAX)).max(1)
+}
+
+fn caps(log_bytes: u64) -> Result<Caps> {
+    const LEAST: u64 = 1 << 20;
+    if log_bytes < LEAST {
+        return Err(Error::invalid(
+            "RUNLET_JOB_LOG_BYTES",
+            format!("expected {LEAST} or more, got {log_bytes}"),
+        ));
+    }
+    let head_bytes = log_bytes / 8;
+    Ok(Caps { head_bytes, tail_bytes: log_bytes - head_bytes, segment_bytes: head_bytes })
+}

@@ -1,0 +1,40 @@
+//! `runlet-executor`: parses its settings, starts its log, runs.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use runlet_executor::config::Config;
+use runlet_executor::error::Error;
+use tracing_subscriber::EnvFilter;
+
+/// Exit status for settings that can't be used (EX_USAGE of sysexits.h).
+const UNUSABLE_SETTINGS: u8 = 64;
+
+fn main() -> ExitCode {
+    let config = Config::parse();
+    if let Err(problem) = start_log(&config) {
+        eprintln!("runlet-executor: RUNLET_LOG: {problem}");
+        return ExitCode::from(UNUSABLE_SETTINGS);
+    }
+    match runlet_executor::run(config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error @ Error::InvalidArgument { .. }) => {
+            eprintln!("runlet-executor: {error}");
+            ExitCode::from(UNUSABLE_SETTINGS)
+        }
+        Err(error) => {
+            eprintln!("runlet-executor: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start_log(config: &Config) -> Result<(), String> {
+    let filter = EnvFilter::try_new(&config.log).map_err(|error| error.to_string())?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match config.log_format.as_str() {
+        "json" => log.json().init(),
+        _ => log.init(),
+    }
+    Ok(())
+}

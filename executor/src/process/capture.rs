@@ -1,0 +1,89 @@
+//! Runs a short program of the executor's own, such as git, and captures what it prints. It runs as the jobs' user, with
+//! an init like a job's, so that nothing of it is left when it is over time or its caller goes away.
+
+use std::time::Duration;
+
+use tokio::net::unix::pipe::Receiver;
+use tokio::time::Instant;
+
+use super::spawn::{Command, Ended, Exit, Report, Spawner};
+use crate::error::{Error, Result};
+
+/// Bytes of each stream that are kept; of what is longer the first ones.
+const KEPT_BYTES: usize = 256 << 10;
+
+/// What a captured program printed and how it ended.
+#[derive(Debug)]
+pub struct Captured {
+    /// How it ended; `None` when its time was over.
+    pub exit: Option<Exit>,
+    /// Standard output.
+    pub stdout: Vec<u8>,
+    /// Standard error.
+    pub stderr: Vec<u8>,
+}
+
+impl Captured {
+    /// Whether it exited with status 0.
+    pub fn succeeded(&self) -> bool {
+        self.exit == Some(Exit::Code(0))
+    }
+}
+
+/// Runs `command` for at most `limit`. Nothing of it lives when this returns.
+pub async fn capture(spawner: &Spawner, mut command: Command, limit: Duration) -> Result<Captured> {
+    command.separate_stderr = true;
+    let deadline = Instant::now() + limit;
+    let (mut process, pipes) = spawner.spawn(command).await?;
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let stderr_pipe =
+        pipes.stderr.ok_or_else(|| Error::internal("capturing a program", "it has no pipe for errors"))?;
+    let mut exit = None;
+    {
+        let reading = async {
+            tokio::join!(read_into(&pipes.stdout, &mut stdout), read_into(&stderr_pipe, &mut stderr))
+        };
+        tokio::pin!(reading);
+        let mut read_all = false;
+        loop {
+            tokio::select! {
+                _ = &mut reading, if !read_all => read_all = true,
+                report = process.report() => match report {
+                    Report::Ended(Ended { exit: how, leftovers, .. }) => {
+                        exit = Some(how);
+                        if leftovers > 0 {
+                            process.kill().await;
+                        }
+                    }
+                    Report::Gone { .. } | Report::Lost => break,
+                },
+                () = tokio::time::sleep_until(deadline) => {
+                    exit = None;
+                    process.kill().await;
+                    while !matches!(process.report().await, Report::Gone { .. } | Report::Lost) {}
+                    break;
+                }
+            }
+        }
+        if !read_all {
+            // Everybody who could write is gone, so what is left ends in an end of file.
+            reading.await;
+        }
+    }
+    Ok(Captured { exit, stdout, stderr })
+}
+
+async fn read_into(pipe: &Receiver, kept: &mut Vec<u8>) {
+    let mut buffer = [0; 16 << 10];
+    while pipe.readable().await.is_ok() {
+        match pipe.try_read(&mut buffer) {
+            Ok(0) => return,
+            Ok(read) => {
+                let room = KEPT_BYTES - kept.len();
+                kept.extend_from_slice(&buffer[..read.min(room)]);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(_) => return,
+        }
+    }
+}

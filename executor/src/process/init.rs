@@ -1,0 +1,142 @@
+//! The init of one job: a small process between the spawner and the job's program. Everything the program starts stays
+//! below it, whatever it does to get away (it is a child subreaper, prctl(2)), and when it is told to, or when the
+//! executor is gone, it ends every process of that tree before it ends itself.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
+
+use super::child::{Program, Reaped, Surroundings, child_signals, exit_now, reap};
+use super::identity::Identity;
+use super::tree;
+use super::wire::{Descriptors, Event, ORDER_BYTES, Order, Request, Stage};
+
+/// How long to wait for killed processes to end before looking for new ones.
+const SWEEP_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+
+/// What every job of a spawner has in common.
+pub(super) struct Common {
+    pub identity: Identity,
+    pub open_files: libc::rlimit,
+}
+
+/// Runs a job in this process, which was forked for it; never returns.
+pub(super) fn run(request: Request, descriptors: Descriptors, common: &Common) -> ! {
+    let Descriptors { control, cwd, stdio, attachment } = descriptors;
+    let _named = rustix::thread::set_name(c"runlet-init");
+    if rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_err() {
+        report(control.as_fd(), Event::Failed { stage: Stage::Fork, errno: libc::EINVAL });
+        exit_now(1);
+    }
+    let started = child_signals()
+        .map_err(|error| (Stage::Fork, error.raw_os_error().unwrap_or(libc::EIO)))
+        .and_then(|signals| Ok((start(request, &cwd, &stdio, attachment.as_ref(), common)?, signals)));
+    drop((cwd, stdio, attachment));
+    match started {
+        Ok((program, signals)) => {
+            report(control.as_fd(), Event::Started { pid: program });
+            let ended = supervise(program, control.as_fd(), signals.as_fd());
+            report(control.as_fd(), Event::Gone { ended });
+            exit_now(0)
+        }
+        Err((stage, errno)) => {
+            report(control.as_fd(), Event::Failed { stage, errno });
+            exit_now(0)
+        }
+    }
+}
+
+fn start(
+    request: Request,
+    cwd: &OwnedFd,
+    stdio: &[OwnedFd; 3],
+    attachment: Option<&OwnedFd>,
+    common: &Common,
+) -> Result<i32, (Stage, i32)> {
+    let Request { argv, env, has_attachment: _ } = request;
+    let around = Surroundings {
+        cwd: cwd.as_fd(),
+        stdio: [stdio[0].as_fd(), stdio[1].as_fd(), stdio[2].as_fd()],
+        attachment: attachment.map(AsFd::as_fd),
+        identity: &common.identity,
+        open_files: common.open_files,
+    };
+    Program::new(argv, env, around).map_err(|_| (Stage::Execute, libc::EINVAL))?.start()
+}
+
+/// Waits for the end of the whole tree, obeying the executor meanwhile; returns how many processes were there when it
+/// was told to end them.
+fn supervise(program: i32, control: BorrowedFd<'_>, signals: BorrowedFd<'_>) -> u32 {
+    let mut sweeping = false;
+    let mut ended = 0;
+    loop {
+        if reap_all(program, control) {
+            return ended;
+        }
+        if sweeping {
+            ended = ended.max(tree::signal_descendants(Signal::KILL));
+        }
+        let mut events = [
+            PollFd::from_borrowed_fd(signals, PollFlags::IN),
+            PollFd::from_borrowed_fd(control, PollFlags::IN),
+        ];
+        // While sweeping the control socket is of no more interest, and may be closed.
+        let watched = if sweeping { &mut events[..1] } else { &mut events[..] };
+        let _woken = poll(watched, sweeping.then_some(&SWEEP_PAUSE));
+        drain(signals);
+        if !sweeping && !events[1].revents().is_empty() {
+            match receive(control) {
+                Some(Order::Signal(signal)) => {
+                    if let Some(signal) = Signal::from_named_raw(signal) {
+                        ended = ended.max(tree::signal_descendants(signal));
+                    }
+                }
+                Some(Order::Kill) | None => sweeping = true,
+            }
+        }
+    }
+}
+
+/// Reaps what has ended and reports the program's end; true when no process is left.
+fn reap_all(program: i32, control: BorrowedFd<'_>) -> bool {
+    let mut ended = None;
+    let childless = loop {
+        match reap() {
+            Reaped::Child { pid, status, cpu_micros, max_rss_kib } if pid == program => {
+                ended = Some((status, cpu_micros, max_rss_kib));
+            }
+            Reaped::Child { .. } => {}
+            Reaped::None => break false,
+            Reaped::Childless => break true,
+        }
+    };
+    if let Some((status, cpu_micros, max_rss_kib)) = ended {
+        let leftovers =
+            if childless { 0 } else { u32::try_from(tree::descendants().len()).unwrap_or(u32::MAX) };
+        report(control, Event::Exited { status, cpu_micros, max_rss_kib, leftovers });
+    }
+    childless
+}
+
+fn drain(signals: BorrowedFd<'_>) {
+    let mut buffer = [0; 1024];
+    while matches!(rustix::io::read(signals, &mut buffer), Ok(read) if read > 0) {}
+}
+
+/// An executor that is gone needs no report.
+fn report(control: BorrowedFd<'_>, event: Event) {
+    let _sent = rustix::net::send(control, &event.encode(), rustix::net::SendFlags::NOSIGNAL);
+}
+
+fn receive(control: BorrowedFd<'_>) -> Option<Order> {
+    let mut frame = [0; ORDER_BYTES];
+    loop {
+        match rustix::net::recv(control, &mut frame[..], rustix::net::RecvFlags::WAITALL) {
+            Ok((ORDER_BYTES, _)) => return Some(Order::decode(frame)),
+            Err(error) if io::Error::from(error).kind() == io::ErrorKind::Interrupted => {}
+            _ => return None,
+        }
+    }
+}

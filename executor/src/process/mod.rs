@@ -1,0 +1,20 @@
+//! Starts processes and ends them with everything they started. The only place that holds `unsafe` code, and the only
+//! one that may start a process. It knows no job, workspace or record.
+//!
+//! ```text
+//! executor ──request──▶ spawner (one thread, forked first) ──fork──▶ init of a job ──▶ program
+//!     └───────────────── control socket: reports ◀── ──▶ orders ─────────┘
+//! ```
+
+mod child;
+mod init;
+mod tree;
+mod wire;
+
+pub mod capture;
+pub mod identity;
+pub mod lifetime;
+pub mod spawn;
+pub mod spawner;
+pub mod veil;
+pub mod workers;

@@ -1,0 +1,302 @@
+//! The executor's side of a process: asks the spawner for one and speaks with its init.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
+
+use super::spawner::SpawnerHandle;
+use super::wire::{Descriptors, EVENT_BYTES, Event, Order, Request, memory_file, send_request};
+use crate::error::{Error, Result};
+
+/// Longest command passed as an argument, in bytes: the kernel refuses a string of MAX_ARG_STRLEN (32 pages) or more,
+/// its final NUL counted. A longer one runs from a file.
+pub const MAX_ARGUMENT_BYTES: usize = 32 * 4096 - 1;
+
+/// Where a program finds the bytes attached to it.
+pub const ATTACHMENT_PATH: &str = "/dev/fd/3";
+
+/// What to run.
+#[derive(Debug)]
+pub struct Command {
+    /// The program and its arguments. The program is an absolute path.
+    pub argv: Vec<Vec<u8>>,
+    /// Bytes that the program can read at [`ATTACHMENT_PATH`].
+    pub attachment: Option<Vec<u8>>,
+    /// The whole environment.
+    pub env: BTreeMap<String, String>,
+    /// Directory to start in.
+    pub cwd: OwnedFd,
+    /// Whether standard input is a pipe; otherwise it is empty.
+    pub stdin: bool,
+    /// Whether standard error has a pipe of its own.
+    pub separate_stderr: bool,
+}
+
+impl Command {
+    /// bash running `text`, which may have any length.
+    pub fn bash(text: &str, env: BTreeMap<String, String>, cwd: OwnedFd) -> Self {
+        let bash = b"/bin/bash".to_vec();
+        let (argv, attachment) = if text.len() > MAX_ARGUMENT_BYTES {
+            (vec![bash, ATTACHMENT_PATH.into()], Some(text.as_bytes().to_vec()))
+        } else {
+            (vec![bash, b"-c".to_vec(), text.as_bytes().to_vec()], None)
+        };
+        Self { argv, attachment, env, cwd, stdin: false, separate_stderr: false }
+    }
+}
+
+/// The executor's ends of a process's pipes.
+#[derive(Debug)]
+pub struct Pipes {
+    /// To its standard input, if asked for.
+    pub stdin: Option<pipe::Sender>,
+    /// From its standard output, and standard error unless that is separate.
+    pub stdout: pipe::Receiver,
+    /// From its standard error, if asked for.
+    pub stderr: Option<pipe::Receiver>,
+}
+
+/// How a program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// It exited with this status, 0 to 255.
+    Code(i32),
+    /// This signal ended it.
+    Signal(i32),
+}
+
+impl Exit {
+    const fn from_status(status: i32) -> Self {
+        if libc::WIFSIGNALED(status) {
+            Self::Signal(libc::WTERMSIG(status))
+        } else {
+            Self::Code(libc::WEXITSTATUS(status))
+        }
+    }
+
+    /// The status as a shell shows it: 128 + n after signal n.
+    pub const fn shell_code(self) -> i32 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(signal) => 128 + signal,
+        }
+    }
+}
+
+/// A program's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// How it ended.
+    pub exit: Exit,
+    /// Processor time of it and of the children it waited for.
+    pub cpu: Duration,
+    /// Largest resident set of one of those, in bytes.
+    pub max_rss_bytes: u64,
+    /// Processes it left behind.
+    pub leftovers: u32,
+}
+
+/// What a process's init tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Report {
+    /// The program ended; processes it started may live on.
+    Ended(Ended),
+    /// Nothing is left.
+    Gone {
+        /// How many processes were there when it was ordered to end.
+        ended: u32,
+    },
+    /// The init itself was killed. Its program's end is unknown; the spawner has ended what it left.
+    Lost,
+}
+
+/// Starts processes.
+#[derive(Debug)]
+pub struct Spawner {
+    socket: AsyncFd<OwnedFd>,
+}
+
+impl Spawner {
+    /// Takes over the executor's end of a spawner. Must be called within the runtime.
+    pub fn new(handle: SpawnerHandle) -> Result<Self> {
+        #[expect(unsafe_code, reason = "tokio has no safe type for a socket of packets")]
+        // SAFETY: an OwnedFd keeps its descriptor open and unchanged until it is dropped, after the registration.
+        let socket = unsafe { AsyncFd::register(handle.socket) };
+        let socket = socket.map_err(|error| Error::internal("watching the spawner", error.to_string()))?;
+        Ok(Self { socket })
+    }
+
+    /// Starts a process. When it returns, the program runs or the error says why it could not.
+    pub async fn spawn(&self, command: Command) -> Result<(Process, Pipes)> {
+        let failed = |error: io::Error| Error::Spawn {
+            stage: "connecting its input and output".to_owned(),
+            source: error,
+        };
+        let (stdin, stdin_end) = if command.stdin {
+            let (reader, writer) = pipe_pair().map_err(failed)?;
+            (Some(pipe::Sender::from_owned_fd(nonblocking(writer)?).map_err(failed)?), reader)
+        } else {
+            (None, null_device().map_err(failed)?)
+        };
+        let (stdout, stdout_end) = receiving_pipe()?;
+        let (stderr, stderr_end) = if command.separate_stderr {
+            let (receiver, end) = receiving_pipe()?;
+            (Some(receiver), end)
+        } else {
+            (None, stdout_end.try_clone().map_err(failed)?)
+        };
+        let (control, control_end) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .map_err(|e| failed(e.into()))?;
+        let attachment = command
+            .attachment
+            .map(|text| memory_file("runlet-attachment", &text))
+            .transpose()
+            .map_err(failed)?;
+        let request = Request {
+            argv: command.argv,
+            env: command
+                .env
+                .into_iter()
+                .map(|(name, value)| format!("{name}={value}").into_bytes())
+                .collect(),
+            has_attachment: attachment.is_some(),
+        };
+        let descriptors = Descriptors {
+            control: control_end,
+            cwd: command.cwd,
+            stdio: [stdin_end, stdout_end, stderr_end],
+            attachment,
+        };
+        self.send(&request, &descriptors).await?;
+        drop(descriptors);
+        let control = StdUnixStream::from(nonblocking(control)?);
+        let mut process = Process { control: UnixStream::from_std(control).map_err(failed)? };
+        process.started().await?;
+        Ok((process, Pipes { stdin, stdout, stderr }))
+    }
+
+    /// Resolves when the spawner is gone, which it never is while the executor lives unless somebody killed it.
+    pub async fn gone(&self) {
+        loop {
+            let Ok(mut guard) = self.socket.readable().await else { return };
+            let mut byte = [0];
+            match rustix::net::recv(self.socket.get_ref(), &mut byte[..], rustix::net::RecvFlags::DONTWAIT) {
+                Err(rustix::io::Errno::AGAIN) => guard.clear_ready(),
+                _ => return,
+            }
+        }
+    }
+
+    async fn send(&self, request: &Request, descriptors: &Descriptors) -> Result<()> {
+        loop {
+            let mut guard =
+                self.socket.writable().await.map_err(|error| Error::internal("asking the spawner", error))?;
+            let sent = guard.try_io(|socket| send_request(socket.get_ref().as_fd(), request, descriptors));
+            match sent {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) => {
+                    return Err(Error::Spawn {
+                        stage: "handing it to the spawner".to_owned(),
+                        source: error,
+                    });
+                }
+                Err(_would_block) => {}
+            }
+        }
+    }
+}
+
+/// A process with everything it started. Dropping it ends them all.
+#[derive(Debug)]
+pub struct Process {
+    control: UnixStream,
+}
+
+impl Process {
+    async fn started(&mut self) -> Result<()> {
+        match self.event().await {
+            Some(Event::Started { .. }) => Ok(()),
+            Some(Event::Failed { stage, errno }) => Err(Error::Spawn {
+                stage: stage.describe().to_owned(),
+                source: io::Error::from_raw_os_error(errno),
+            }),
+            _ => Err(Error::Spawn {
+                stage: "creating a process".to_owned(),
+                source: io::Error::other("the kernel gave none, or its init was killed"),
+            }),
+        }
+    }
+
+    /// The next report. Not to be called again after `Gone` or `Lost`. Dropping the future loses nothing only between
+    /// reports, so the owner polls it from one place.
+    pub async fn report(&mut self) -> Report {
+        match self.event().await {
+            Some(Event::Exited { status, cpu_micros, max_rss_kib, leftovers }) => Report::Ended(Ended {
+                exit: Exit::from_status(status),
+                cpu: Duration::from_micros(cpu_micros),
+                max_rss_bytes: max_rss_kib.saturating_mul(1024),
+                leftovers,
+            }),
+            Some(Event::Gone { ended }) => Report::Gone { ended },
+            _ => Report::Lost,
+        }
+    }
+
+    /// Sends a signal to every process of the tree.
+    pub async fn signal(&mut self, signal: i32) {
+        self.order(Order::Signal(signal)).await;
+    }
+
+    /// Ends every process of the tree; `Gone` follows when that is done.
+    pub async fn kill(&mut self) {
+        self.order(Order::Kill).await;
+    }
+
+    /// An init that is gone has nothing left to order; the next report says so.
+    async fn order(&mut self, order: Order) {
+        let _sent = self.control.write_all(&order.encode()).await;
+    }
+
+    async fn event(&mut self) -> Option<Event> {
+        let mut frame = [0; EVENT_BYTES];
+        // The init writes each frame at once, and a socket keeps it whole until it is read, so that a read of a part
+        // does not happen and dropping this future between reads loses nothing.
+        self.control.read_exact(&mut frame).await.ok()?;
+        Event::decode(&frame).ok()
+    }
+}
+
+fn pipe_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
+}
+
+fn receiving_pipe() -> Result<(pipe::Receiver, OwnedFd)> {
+    let failed = |error: io::Error| Error::Spawn {
+        stage: "connecting its input and output".to_owned(),
+        source: error,
+    };
+    let (reader, writer) = pipe_pair().map_err(failed)?;
+    Ok((pipe::Receiver::from_owned_fd(nonblocking(reader)?).map_err(failed)?, writer))
+}
+
+fn nonblocking(descriptor: OwnedFd) -> Result<OwnedFd> {
+    rustix::io::ioctl_fionbio(&descriptor, true).map_err(|error| Error::Spawn {
+        stage: "connecting its input and output".to_owned(),
+        source: error.into(),
+    })?;
+    Ok(descriptor)
+}
+
+fn null_device() -> io::Result<OwnedFd> {
+    use rustix::fs::{Mode, OFlags};
+    Ok(rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+}

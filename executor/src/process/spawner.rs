@@ -1,0 +1,160 @@
+//! The spawner: a process of one thread, forked before the executor starts any, so that forking it is cheap and safe.
+//! It forks an init for each job, and adopts what an init that was killed leaves behind. It outlives the executor by
+//! as long as it takes to end every job.
+
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{DumpableBehavior, Signal};
+
+use super::child::{Fork, Reaped, child_signals, exit_now, fork, reap};
+use super::init::{self, Common};
+use super::tree;
+use super::veil::{Drawn, Veil};
+use super::wire::receive_request;
+use crate::error::{Error, Result};
+use crate::process::identity::Identity;
+
+/// How long to wait for ended jobs to go before looking again.
+const SWEEP_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// The executor's end of a spawner that runs.
+#[derive(Debug)]
+pub struct SpawnerHandle {
+    /// Where requests go; closing it ends every job.
+    pub(super) socket: OwnedFd,
+    /// Its process id, for messages.
+    pub pid: i32,
+}
+
+/// Forks the spawner. The calling process must have one thread.
+///
+/// `veil` hides the executor's own files from jobs; what came of that is returned.
+pub fn fork_spawner(identity: &Identity, veil: &Veil) -> Result<(SpawnerHandle, Drawn)> {
+    let failed = |error: io::Error| Error::internal("starting the spawner", error);
+    let flags = SocketFlags::CLOEXEC;
+    let (own, its) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(|e| failed(e.into()))?;
+    match fork().map_err(failed)? {
+        Fork::Child => {
+            drop(own);
+            let status = run(identity.clone(), veil, its);
+            exit_now(i32::from(status.is_err()))
+        }
+        Fork::Parent { pid } => {
+            drop(its);
+            let drawn = read_greeting(&own).map_err(failed)?;
+            rustix::io::ioctl_fionbio(&own, true).map_err(|error| failed(error.into()))?;
+            Ok((SpawnerHandle { socket: own, pid }, drawn))
+        }
+    }
+}
+
+/// The spawner's first packet: `ok`, the isolation and a line for each gap; or `error` and the reason.
+fn read_greeting(socket: &OwnedFd) -> io::Result<Drawn> {
+    let mut packet = vec![0; 16 << 10];
+    let (length, _) = rustix::net::recv(socket, &mut packet[..], rustix::net::RecvFlags::empty())?;
+    let text = String::from_utf8_lossy(&packet[..length]).into_owned();
+    let mut lines = text.lines().map(str::to_owned);
+    match lines.next().as_deref() {
+        Some("ok") => Ok(Drawn { isolation: lines.next().unwrap_or_default(), gaps: lines.collect() }),
+        _ => Err(io::Error::other(lines.next().unwrap_or_else(|| "it ended at once".to_owned()))),
+    }
+}
+
+fn run(identity: Identity, veil: &Veil, socket: OwnedFd) -> io::Result<()> {
+    // A session of its own, so that Ctrl-C at the executor's terminal reaches the executor alone.
+    rustix::process::setsid()?;
+    let _named = rustix::thread::set_name(c"runlet-spawner");
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let drawn = veil.draw(&identity);
+    // Entering a user namespace resets it, so it comes after the veil.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    let greeting = match &drawn {
+        Ok(drawn) => ["ok", &drawn.isolation]
+            .into_iter()
+            .chain(drawn.gaps.iter().map(String::as_str))
+            .collect::<Vec<_>>()
+            .join("\n"),
+        Err(error) => format!("error\n{error}"),
+    };
+    rustix::net::send(&socket, greeting.as_bytes(), rustix::net::SendFlags::NOSIGNAL)?;
+    drawn.map_err(io::Error::other)?;
+    let common = Common { identity, open_files: open_files_of_jobs() };
+    let signals = child_signals()?;
+    let mut inits = HashSet::new();
+    serve(socket, &signals, &common, &mut inits)?;
+    // The executor is gone. Each init has seen that too and ends its job; what is left is adopted and ended here.
+    while !reap_ended(&mut inits) {
+        let mut events = [PollFd::new(&signals, PollFlags::IN)];
+        let _woken = poll(&mut events, Some(&SWEEP_PAUSE));
+        drain(&signals);
+    }
+    Ok(())
+}
+
+/// Forks an init for every request until the executor is gone.
+fn serve(socket: OwnedFd, signals: &OwnedFd, common: &Common, inits: &mut HashSet<i32>) -> io::Result<()> {
+    let mut buffer = Vec::new();
+    loop {
+        let mut events = [PollFd::new(&socket, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
+        match poll(&mut events, None) {
+            Err(rustix::io::Errno::INTR) => continue,
+            other => other?,
+        };
+        let (asked, ended) = (!events[0].revents().is_empty(), !events[1].revents().is_empty());
+        if ended {
+            drain(signals);
+            reap_ended(inits);
+        }
+        if !asked {
+            continue;
+        }
+        let Some((request, descriptors)) = receive_request(socket.as_fd(), &mut buffer)? else {
+            return Ok(());
+        };
+        match fork() {
+            Ok(Fork::Child) => {
+                drop(socket);
+                init::run(request, descriptors, common)
+            }
+            Ok(Fork::Parent { pid }) => {
+                inits.insert(pid);
+            }
+            // The control socket closes with the descriptors, which tells the executor.
+            Err(_) => {}
+        }
+    }
+}
+
+/// Reaps ended children; true when there is none left. A child that is no init was left behind by an init that was
+/// killed: it is ended.
+fn reap_ended(inits: &mut HashSet<i32>) -> bool {
+    let mut orphaned = false;
+    let childless = loop {
+        match reap() {
+            Reaped::Child { pid, status, .. } => orphaned |= !(inits.remove(&pid) && status == 0),
+            Reaped::None => break false,
+            Reaped::Childless => break true,
+        }
+    };
+    if orphaned && !childless {
+        tree::signal_children(Signal::KILL, |pid| !inits.contains(&pid));
+    }
+    childless
+}
+
+fn drain(signals: &OwnedFd) {
+    let mut buffer = [0; 1024];
+    while matches!(rustix::io::read(signals, &mut buffer), Ok(read) if read > 0) {}
+}
+
+/// Jobs get the usual soft limit of open files, since programs that use select(2) break above it, and may raise it.
+fn open_files_of_jobs() -> libc::rlimit {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let hard = limit.maximum.unwrap_or(libc::RLIM_INFINITY);
+    libc::rlimit { rlim_cur: hard.min(1024), rlim_max: hard }
+}

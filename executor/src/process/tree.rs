@@ -1,0 +1,84 @@
+//! The descendants of a process, and signals to them. A process is held by a descriptor before it is signalled and
+//! checked to be a descendant after, so that a reused number never hits a stranger.
+
+use std::fs;
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// Sends a signal to those children of this process that `wanted` names. They can't be reaped meanwhile by anybody
+/// else, so their numbers are safe.
+pub(super) fn signal_children(signal: Signal, wanted: impl Fn(i32) -> bool) {
+    for pid in children_of(rustix::process::getpid().as_raw_nonzero().get()) {
+        if wanted(pid)
+            && let Some(process) = Pid::from_raw(pid)
+        {
+            let _may_be_gone = rustix::process::kill_process(process, signal);
+        }
+    }
+}
+
+/// Process ids of all descendants of this process, parents before their children.
+pub(super) fn descendants() -> Vec<i32> {
+    let mut found = children_of(rustix::process::getpid().as_raw_nonzero().get());
+    let mut next = 0;
+    while next < found.len() {
+        let children = children_of(found[next]);
+        found.extend(children);
+        next += 1;
+    }
+    found
+}
+
+/// Sends a signal to every descendant of this process; returns how many got it.
+pub(super) fn signal_descendants(signal: Signal) -> u32 {
+    descendants().into_iter().map(|pid| u32::from(signal_descendant(pid, signal))).sum()
+}
+
+fn signal_descendant(pid: i32, signal: Signal) -> bool {
+    let Some(process) = Pid::from_raw(pid) else { return false };
+    let Ok(handle) = pidfd_open(process, PidfdFlags::empty()) else { return false };
+    is_descendant(pid) && pidfd_send_signal(&handle, signal).is_ok()
+}
+
+fn is_descendant(pid: i32) -> bool {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let mut at = pid;
+    // A chain of parents is shorter than the table of processes (pid_max is 2^22 at most).
+    for _ in 0..1 << 22 {
+        match parent_of(at) {
+            Some(parent) if parent == own => return true,
+            Some(parent) if parent > 1 => at = parent,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// Children by the kernel's own list; where the kernel was built without it, by a walk over all processes.
+fn children_of(pid: i32) -> Vec<i32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let mut found = Vec::new();
+    for thread in threads.flatten() {
+        match fs::read_to_string(thread.path().join("children")) {
+            Ok(list) => found.extend(list.split_ascii_whitespace().filter_map(|id| id.parse::<i32>().ok())),
+            Err(_) if thread.path().exists() => return children_by_walk(pid),
+            Err(_) => {}
+        }
+    }
+    found
+}
+
+fn children_by_walk(parent: i32) -> Vec<i32> {
+    let Ok(all) = fs::read_dir("/proc") else { return Vec::new() };
+    all.flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|&pid| parent_of(pid) == Some(parent))
+        .collect()
+}
+
+/// The fourth field of `/proc/<pid>/stat`; the second, the name, may hold spaces and parentheses.
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let after_name = stat.iter().rposition(|&byte| byte == b')')? + 1;
+    std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
+}

@@ -1,0 +1,313 @@
+//! Messages between the executor, its spawner and a job's init. They stay on this machine and within one build, so
+//! their form is free: a request is a packet with descriptors, everything else a fixed frame on the job's control
+//! socket.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use prost::Message;
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags,
+};
+
+/// Descriptor at which a program finds what was attached to its request.
+pub(super) const ATTACHMENT: i32 = 3;
+
+/// Largest request sent in the packet itself; a larger one travels in a memory file. Half of what Linux grants a
+/// socket's buffer by default (net.core.wmem_default).
+const INLINE_BYTES: usize = 96 << 10;
+
+/// Descriptors in a request at most: control, cwd, stdin, stdout, stderr, attachment, request.
+const MAX_DESCRIPTORS: usize = 7;
+
+/// What to execute. The strings hold no NUL.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Request {
+    /// Arguments; the first is the absolute path of the program.
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    pub argv: Vec<Vec<u8>>,
+    /// Environment as `NAME=value`.
+    #[prost(bytes = "vec", repeated, tag = "2")]
+    pub env: Vec<Vec<u8>>,
+    /// A memory file goes with the request, which the program finds at [`ATTACHMENT`].
+    #[prost(bool, tag = "3")]
+    pub has_attachment: bool,
+}
+
+/// Descriptors of a request.
+#[derive(Debug)]
+pub(super) struct Descriptors {
+    /// The init's end of the control socket.
+    pub control: OwnedFd,
+    /// Directory to start in.
+    pub cwd: OwnedFd,
+    /// Standard input, output and error.
+    pub stdio: [OwnedFd; 3],
+    /// What the program finds at [`ATTACHMENT`].
+    pub attachment: Option<OwnedFd>,
+}
+
+/// Sends a request. `WouldBlock` when the socket is full and non-blocking.
+pub(super) fn send_request(
+    socket: BorrowedFd<'_>,
+    request: &Request,
+    descriptors: &Descriptors,
+) -> io::Result<()> {
+    let body = request.encode_to_vec();
+    let spilled = if body.len() > INLINE_BYTES { Some(memory_file("runlet-request", &body)?) } else { None };
+    let mut fds = vec![descriptors.control.as_fd(), descriptors.cwd.as_fd()];
+    fds.extend(descriptors.stdio.iter().map(AsFd::as_fd));
+    fds.extend(descriptors.attachment.iter().map(AsFd::as_fd));
+    fds.extend(spilled.iter().map(AsFd::as_fd));
+    let head = [u8::from(spilled.is_some())];
+    let inline: &[u8] = if spilled.is_some() { &[] } else { &body };
+    let parts = [io::IoSlice::new(&head), io::IoSlice::new(inline)];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
+        return Err(io::Error::other("too many descriptors for one request"));
+    }
+    rustix::net::sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Receives a request; `None` when the executor is gone.
+pub(super) fn receive_request(
+    socket: BorrowedFd<'_>,
+    buffer: &mut Vec<u8>,
+) -> io::Result<Option<(Request, Descriptors)>> {
+    buffer.resize(INLINE_BYTES + 1, 0);
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received = rustix::net::recvmsg(
+        socket,
+        &mut [io::IoSliceMut::new(buffer)],
+        &mut ancillary,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    let mut fds = ancillary
+        .drain()
+        .filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+            _ => None,
+        })
+        .flatten();
+    let mut next = || fds.next().ok_or_else(|| io::Error::other("a request lacks a descriptor"));
+    let (control, cwd) = (next()?, next()?);
+    let stdio = [next()?, next()?, next()?];
+    let mut rest: Vec<OwnedFd> = fds.collect();
+    let body = if buffer[0] == 1 {
+        let spilled = rest.pop().ok_or_else(|| io::Error::other("a large request lacks its file"))?;
+        read_whole(spilled.as_fd())?
+    } else {
+        buffer[1..received.bytes].to_vec()
+    };
+    let request = Request::decode(body.as_slice()).map_err(io::Error::other)?;
+    let attachment = if request.has_attachment { rest.pop() } else { None };
+    Ok(Some((request, Descriptors { control, cwd, stdio, attachment })))
+}
+
+/// A sealed file in memory that holds `content`.
+pub(super) fn memory_file(name: &str, content: &[u8]) -> io::Result<OwnedFd> {
+    let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let mut rest = content;
+    while !rest.is_empty() {
+        let written = rustix::io::write(&file, rest)?;
+        rest = &rest[written..];
+    }
+    rustix::fs::fcntl_add_seals(
+        &file,
+        SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL,
+    )?;
+    Ok(file)
+}
+
+fn read_whole(file: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
+    let size = rustix::fs::fstat(file)?.st_size;
+    let mut content = vec![0; usize::try_from(size).map_err(io::Error::other)?];
+    let mut done = 0;
+    while done < content.len() {
+        match rustix::io::pread(file, &mut content[done..], done as u64)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            read => done += read,
+        }
+    }
+    Ok(content)
+}
+
+/// What a job's init reports, in this order: `Started` or `Failed`; `Exited`; `Gone`; then the socket closes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    /// The program runs under this process id.
+    Started { pid: i32 },
+    /// It could not be started.
+    Failed { stage: Stage, errno: i32 },
+    /// The program ended. `status` is that of wait(2).
+    Exited { status: i32, cpu_micros: u64, max_rss_kib: u64, leftovers: u32 },
+    /// Nothing of the tree is left; `ended` processes were there when it was told to end them.
+    Gone { ended: u32 },
+}
+
+/// What was being done when a start failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Stage {
+    Fork = 0,
+    Session = 1,
+    Directory = 2,
+    Descriptors = 3,
+    User = 4,
+    Confinement = 5,
+    Execute = 6,
+}
+
+impl Stage {
+    pub(super) const fn from_u32(value: u32) -> Self {
+        match value {
+            1 => Self::Session,
+            2 => Self::Directory,
+            3 => Self::Descriptors,
+            4 => Self::User,
+            5 => Self::Confinement,
+            6 => Self::Execute,
+            _ => Self::Fork,
+        }
+    }
+
+    /// The stage in words.
+    pub(super) const fn describe(self) -> &'static str {
+        match self {
+            Self::Fork => "creating a process",
+            Self::Session => "starting a session",
+            Self::Directory => "entering the working directory",
+            Self::Descriptors => "connecting its input and output",
+            Self::User => "switching to the jobs' user",
+            Self::Confinement => "confining it",
+            Self::Execute => "executing the program",
+        }
+    }
+}
+
+/// Bytes of an [`Event`] on the control socket.
+pub(super) const EVENT_BYTES: usize = 32;
+
+impl Event {
+    pub(super) fn encode(self) -> [u8; EVENT_BYTES] {
+        let (kind, small, numbers): (u32, i32, [u64; 3]) = match self {
+            Self::Started { pid } => (1, pid, [0; 3]),
+            Self::Failed { stage, errno } => (2, errno, [stage as u64, 0, 0]),
+            Self::Exited { status, cpu_micros, max_rss_kib, leftovers } => {
+                (3, status, [cpu_micros, max_rss_kib, u64::from(leftovers)])
+            }
+            Self::Gone { ended } => (4, 0, [u64::from(ended), 0, 0]),
+        };
+        let mut frame = [0; EVENT_BYTES];
+        frame[..4].copy_from_slice(&kind.to_ne_bytes());
+        frame[4..8].copy_from_slice(&small.to_ne_bytes());
+        for (slot, number) in frame[8..].chunks_exact_mut(8).zip(numbers) {
+            slot.copy_from_slice(&number.to_ne_bytes());
+        }
+        frame
+    }
+
+    pub(super) fn decode(frame: &[u8; EVENT_BYTES]) -> io::Result<Self> {
+        let word = |at: usize| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&frame[at..at + 8]);
+            u64::from_ne_bytes(bytes)
+        };
+        let half = |at: usize| [frame[at], frame[at + 1], frame[at + 2], frame[at + 3]];
+        let (kind, small) = (u32::from_ne_bytes(half(0)), i32::from_ne_bytes(half(4)));
+        let small_word = |at| u32::try_from(word(at)).unwrap_or(u32::MAX);
+        Ok(match kind {
+            1 => Self::Started { pid: small },
+            2 => Self::Failed { stage: Stage::from_u32(small_word(8)), errno: small },
+            3 => Self::Exited {
+                status: small,
+                cpu_micros: word(8),
+                max_rss_kib: word(16),
+                leftovers: small_word(24),
+            },
+            4 => Self::Gone { ended: small_word(8) },
+            other => return Err(io::Error::other(format!("unknown event {other} from a job's init"))),
+        })
+    }
+}
+
+/// What the executor tells a job's init. A closed socket means [`Order::Kill`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Send this signal to every process of the tree, once.
+    Signal(i32),
+    /// End every process of the tree, then report `Gone`.
+    Kill,
+}
+
+/// Bytes of an [`Order`] on the control socket.
+pub(super) const ORDER_BYTES: usize = 4;
+
+impl Order {
+    pub(super) const fn encode(self) -> [u8; ORDER_BYTES] {
+        match self {
+            Self::Signal(signal) => signal.to_ne_bytes(),
+            Self::Kill => [0; ORDER_BYTES],
+        }
+    }
+
+    pub(super) const fn decode(frame: [u8; ORDER_BYTES]) -> Self {
+        match i32::from_ne_bytes(frame) {
+            0 => Self::Kill,
+            signal => Self::Signal(signal),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    #[test]
+    fn events_and_orders_survive_their_frames() {
+        for event in [
+            Event::Started { pid: 4711 },
+            Event::Failed { stage: Stage::Directory, errno: 2 },
+            Event::Exited { status: 256, cpu_micros: 1, max_rss_kib: u64::MAX, leftovers: 3 },
+            Event::Gone { ended: 7 },
+        ] {
+            assert_eq!(Event::decode(&event.encode()).unwrap(), event);
+        }
+        for order in [Order::Kill, Order::Signal(15)] {
+            assert_eq!(Order::decode(order.encode()), order);
+        }
+    }
+
+    #[test]
+    fn a_request_of_any_size_arrives_with_its_descriptors() {
+        let (executor, spawner) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        for size in [1, INLINE_BYTES - 20, INLINE_BYTES, 3 << 20] {
+            let request = Request { argv: vec![vec![b'x'; size]], env: vec![], has_attachment: true };
+            let attachment = memory_file("attachment", b"echo hi").unwrap();
+            let sent = Descriptors {
+                control: null(),
+                cwd: null(),
+                stdio: [null(), null(), null()],
+                attachment: Some(attachment),
+            };
+            send_request(executor.as_fd(), &request, &sent).unwrap();
+            let (received, descriptors) =
+                receive_request(spawner.as_fd(), &mut Vec::new()).unwrap().expect("a request");
+            assert_eq!(received, request);
+            assert_eq!(read_whole(descriptors.attachment.unwrap().as_fd()).unwrap(), b"echo hi");
+        }
+        drop(executor);
+        assert!(receive_request(spawner.as_fd(), &mut Vec::new()).unwrap().is_none());
+    }
+}

@@ -1,0 +1,176 @@
+//! Domain values as wire messages, and the few that come the other way.
+
+use std::time::Duration;
+
+use prost_types::Timestamp;
+use runlet_proto::v1;
+use time::OffsetDateTime;
+
+use crate::error::{Error, Result};
+use crate::job::{EndState, Job, State};
+use crate::output;
+use crate::workspace::{self, Workspace};
+
+/// Rows on a page when the caller names no number, and at most.
+const DEFAULT_PAGE: u32 = 50;
+const MAX_PAGE: u32 = 1000;
+
+pub(super) fn timestamp(time: OffsetDateTime) -> Timestamp {
+    let nanos = i32::try_from(time.nanosecond()).unwrap_or(0);
+    Timestamp { seconds: time.unix_timestamp(), nanos }
+}
+
+pub(super) fn duration(time: Duration) -> prost_types::Duration {
+    prost_types::Duration {
+        seconds: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(time.subsec_nanos()).unwrap_or(0),
+    }
+}
+
+/// A duration that may be absent, which is zero.
+pub(super) fn from_duration(field: &'static str, value: Option<prost_types::Duration>) -> Result<Duration> {
+    let Some(value) = value else { return Ok(Duration::ZERO) };
+    Duration::try_from(value).map_err(|_| Error::invalid(field, "expected a duration that is not negative"))
+}
+
+/// An optional text, for which the wire has the empty one.
+pub(super) fn some(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
+}
+
+pub(super) fn page_size(given: u32) -> Result<u32> {
+    match given {
+        0 => Ok(DEFAULT_PAGE),
+        1..=MAX_PAGE => Ok(given),
+        _ => Err(Error::invalid("page_size", format!("expected 1 to {MAX_PAGE}, got {given}"))),
+    }
+}
+
+/// A page token is the place of the last row of the page before.
+pub(super) fn from_page_token(token: &str) -> Result<Option<i64>> {
+    if token.is_empty() {
+        return Ok(None);
+    }
+    let invalid = || Error::invalid("page_token", "expected the next_page_token of an earlier answer");
+    token.strip_prefix('p').and_then(|number| number.parse().ok()).map(Some).ok_or_else(invalid)
+}
+
+pub(super) fn page_token(next: Option<i64>) -> String {
+    next.map(|number| format!("p{number}")).unwrap_or_default()
+}
+
+pub(super) fn workspace(workspace: &Workspace, isolation: &str) -> v1::Workspace {
+    let path = |path: &std::path::Path| path.to_string_lossy().into_owned();
+    v1::Workspace {
+        workspace_id: workspace.id.to_string(),
+        name: workspace.name.clone().unwrap_or_default(),
+        path: path(&workspace.paths.work),
+        home: path(&workspace.paths.home),
+        state: match workspace.state {
+            workspace::State::Creating => v1::workspace::State::Creating,
+            workspace::State::Ready => v1::workspace::State::Ready,
+            workspace::State::Deleting => v1::workspace::State::Deleting,
+            workspace::State::Failed => v1::workspace::State::Failed,
+        }
+        .into(),
+        create_time: Some(timestamp(workspace.created)),
+        git: workspace.git.as_ref().map(|git| v1::workspace::Git {
+            url: git.url.clone(),
+            r#ref: git.reference.clone(),
+            commit: git.commit.clone(),
+        }),
+        python: workspace.python_version.as_ref().map(|version| v1::workspace::Python {
+            version: version.clone(),
+            venv: path(&workspace.paths.venv),
+        }),
+        env_names: workspace.env.keys().cloned().collect(),
+        isolation: isolation.to_owned(),
+        notes: workspace.notes.clone(),
+    }
+}
+
+pub(super) fn job(job: Job) -> v1::Job {
+    let state = match job.state() {
+        State::Running => v1::job::State::Running,
+        State::Ended(EndState::Exited) => v1::job::State::Exited,
+        State::Ended(EndState::Killed) => v1::job::State::Killed,
+        State::Ended(EndState::TimedOut) => v1::job::State::TimedOut,
+        State::Ended(EndState::Lost) => v1::job::State::Lost,
+    };
+    let Job {
+        id,
+        workspace_id,
+        command,
+        principal,
+        request_id: _, // known to whoever made it
+        shell,
+        separate_stderr,
+        timeout,
+        started,
+        duration: ran,
+        end,
+        leftovers,
+        output_bytes,
+        stderr_bytes,
+        notes,
+    } = job;
+    v1::Job {
+        job_id: id.to_string(),
+        workspace_id: workspace_id.to_string(),
+        command,
+        state: state.into(),
+        exit_code: end.as_ref().and_then(|end| end.exit_code),
+        signal: end.as_ref().and_then(|end| end.signal.clone()).unwrap_or_default(),
+        start_time: Some(timestamp(started)),
+        end_time: end.as_ref().map(|end| timestamp(end.time)),
+        duration: Some(duration(ran)),
+        cpu_time: end.as_ref().and_then(|end| end.cpu).map(duration),
+        max_rss_bytes: end.as_ref().and_then(|end| end.max_rss_bytes),
+        oom_killed: false,
+        leftover_processes: leftovers,
+        output_bytes,
+        stderr_bytes,
+        separate_stderr,
+        shell,
+        principal,
+        notes,
+        timeout: Some(duration(timeout)),
+    }
+}
+
+pub(super) fn from_job_state(state: v1::job::State) -> Option<State> {
+    match state {
+        v1::job::State::Unspecified => None,
+        v1::job::State::Running => Some(State::Running),
+        v1::job::State::Exited => Some(State::Ended(EndState::Exited)),
+        v1::job::State::Killed => Some(State::Ended(EndState::Killed)),
+        v1::job::State::TimedOut => Some(State::Ended(EndState::TimedOut)),
+        v1::job::State::Lost => Some(State::Ended(EndState::Lost)),
+    }
+}
+
+pub(super) fn output(read: output::Output, total_bytes: u64, matched: bool) -> v1::Output {
+    let output::Output { pieces, next_cursor, end, lost_bytes, binary } = read;
+    v1::Output {
+        pieces: pieces
+            .into_iter()
+            .map(|output::Piece { start, end, text, raw }| v1::output::Piece {
+                start,
+                end,
+                text,
+                raw: raw.into(),
+            })
+            .collect(),
+        next_cursor,
+        total_bytes,
+        end,
+        lost_bytes,
+        matched,
+        binary,
+    }
+}
+
+/// A number of things that the wire counts in 32 bits.
+pub(super) fn size(given: u32) -> usize {
+    usize::try_from(given).unwrap_or(usize::MAX)
+}

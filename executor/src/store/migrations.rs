@@ -1,0 +1,90 @@
+//! The schema, step by step. A step that was released is never changed; the file's `user_version` counts the steps taken.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use crate::error::{Error, Result};
+
+const STEPS: &[&str] = &["
+CREATE TABLE workspaces (
+    seq            INTEGER PRIMARY KEY AUTOINCREMENT,
+    workspace_id   TEXT NOT NULL UNIQUE,
+    name           TEXT UNIQUE,
+    state          TEXT NOT NULL,
+    principal      TEXT NOT NULL,
+    request_id     TEXT,
+    created_ms     INTEGER NOT NULL,
+    git_url        TEXT,
+    git_ref        TEXT,
+    git_commit     TEXT,
+    python_version TEXT,
+    env            TEXT NOT NULL,
+    notes          TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX workspaces_request ON workspaces (principal, request_id) WHERE request_id IS NOT NULL;
+
+CREATE TABLE jobs (
+    seq             INTEGER PRIMARY KEY AUTOINCREMENT,
+    job_id          TEXT NOT NULL UNIQUE,
+    workspace_id    TEXT NOT NULL,
+    command         TEXT NOT NULL,
+    state           TEXT NOT NULL,
+    principal       TEXT NOT NULL,
+    request_id      TEXT,
+    shell           TEXT NOT NULL,
+    separate_stderr INTEGER NOT NULL,
+    timeout_ms      INTEGER NOT NULL,
+    started_ms      INTEGER NOT NULL,
+    ended_ms        INTEGER,
+    duration_us     INTEGER,
+    exit_code       INTEGER,
+    signal          TEXT,
+    cpu_us          INTEGER,
+    max_rss_bytes   INTEGER,
+    oom_killed      INTEGER NOT NULL DEFAULT 0,
+    leftovers       INTEGER NOT NULL DEFAULT 0,
+    output_bytes    INTEGER NOT NULL DEFAULT 0,
+    stderr_bytes    INTEGER NOT NULL DEFAULT 0,
+    notes           TEXT NOT NULL DEFAULT '[]'
+) STRICT;
+CREATE UNIQUE INDEX jobs_request ON jobs (principal, request_id) WHERE request_id IS NOT NULL;
+CREATE INDEX jobs_workspace ON jobs (workspace_id, seq);
+CREATE INDEX jobs_state ON jobs (state, seq);
+CREATE INDEX jobs_ended ON jobs (ended_ms) WHERE ended_ms IS NOT NULL;
+"];
+
+/// Takes the steps that the file lacks, after a copy of it was made beside it.
+pub(super) fn run(connection: &mut Connection, path: &Path) -> Result<()> {
+    let failed =
+        |error: rusqlite::Error| Error::internal(format!("updating the records {}", path.display()), error);
+    let version: i64 =
+        connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
+    let taken = usize::try_from(version).unwrap_or(usize::MAX);
+    if taken > STEPS.len() {
+        return Err(Error::internal(
+            format!("opening the records {}", path.display()),
+            format!(
+                "they were written by a newer runlet-executor (version {taken}, this one knows {}); install that one \
+                 again, or start on another SANDBOX_ROOT",
+                STEPS.len()
+            ),
+        ));
+    }
+    if taken == STEPS.len() {
+        return Ok(());
+    }
+    if taken > 0 {
+        let copy = path.with_extension(format!("db.version-{taken}"));
+        if !copy.exists() {
+            connection.execute("VACUUM INTO ?1", [copy.to_string_lossy()]).map_err(failed)?;
+        }
+    }
+    for (number, step) in (1_i64..).zip(STEPS).skip(taken) {
+        let transaction = connection.transaction().map_err(failed)?;
+        transaction.execute_batch(step).map_err(failed)?;
+        transaction.pragma_update(None, "user_version", number).map_err(failed)?;
+        transaction.commit().map_err(failed)?;
+    }
+    Ok(())
+}

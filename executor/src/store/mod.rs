@@ -1,0 +1,139 @@
+//! Records in SQLite: one connection on a thread of its own, so that no caller waits for a disk on an async thread and
+//! writes never compete. It knows rows, not what they mean.
+
+mod jobs;
+mod migrations;
+mod workspaces;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+pub use jobs::{JobEndRow, JobFilter, JobRow};
+pub use workspaces::WorkspaceRow;
+
+use crate::error::{Error, Result};
+
+/// Calls that may wait for the thread; a further caller waits for a place.
+const QUEUE: usize = 1024;
+
+type Call = Box<dyn FnOnce(&mut Connection) + Send>;
+
+/// What the thread is told.
+enum Message {
+    Call(Call),
+    Close,
+}
+
+/// The records. Cloning it gives another handle to the same ones.
+#[derive(Debug, Clone)]
+pub struct Store {
+    calls: mpsc::Sender<Message>,
+    thread: Arc<Thread>,
+}
+
+#[derive(Debug)]
+struct Thread(std::sync::Mutex<Option<std::thread::JoinHandle<()>>>);
+
+/// How surely a write is on disk when its call returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Survives a crash of this program, and of the machine once the next checkpoint was made. For what the crash of the
+    /// machine would end anyway, such as jobs.
+    Process,
+    /// Survives a power cut.
+    Machine,
+}
+
+impl Store {
+    /// Opens the database, checks it, and brings it to the present version.
+    pub fn open(path: &Path) -> Result<Self> {
+        let failed = |error: rusqlite::Error| {
+            Error::internal(format!("opening the records {}", path.display()), error)
+        };
+        let mut connection = Connection::open(path).map_err(failed)?;
+        connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
+        connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
+        connection.pragma_update(None, "foreign_keys", "ON").map_err(failed)?;
+        let sound: String =
+            connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(failed)?;
+        if sound != "ok" {
+            return Err(Error::internal(
+                format!("checking the records {}", path.display()),
+                format!("the file is damaged ({sound}); move it away to start afresh, or restore a copy"),
+            ));
+        }
+        migrations::run(&mut connection, path)?;
+        let (calls, mut queue) = mpsc::channel::<Message>(QUEUE);
+        let thread = std::thread::Builder::new()
+            .name("runlet-records".to_owned())
+            .spawn(move || {
+                while let Some(Message::Call(call)) = queue.blocking_recv() {
+                    call(&mut connection);
+                }
+            })
+            .map_err(|error| Error::internal("starting the records' thread", error))?;
+        Ok(Self { calls, thread: Arc::new(Thread(std::sync::Mutex::new(Some(thread)))) })
+    }
+
+    /// Closes the records once every call made so far is done. Further calls fail.
+    pub async fn close(&self) {
+        // A thread that is gone has closed them.
+        let _closed = self.calls.send(Message::Close).await.is_err();
+        let handle = self.thread.0.lock().ok().and_then(|mut slot| slot.take());
+        if let Some(handle) = handle {
+            let _joined = tokio::task::spawn_blocking(move || handle.join()).await;
+        }
+    }
+
+    /// Runs `work` on the records' thread. Work that was queued is done even if the caller goes away.
+    async fn call<T: Send + 'static>(
+        &self,
+        action: &'static str,
+        work: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (answer, result) = oneshot::channel();
+        let call: Call = Box::new(move |connection| {
+            // The caller may be gone.
+            let _unheard = answer.send(work(connection)).is_err();
+        });
+        self.calls.send(Message::Call(call)).await.map_err(|_| Error::ShuttingDown)?;
+        match result.await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) if is_full(&error) => Err(Error::NoSpace { free_bytes: 0, reserve_bytes: 0 }),
+            Ok(Err(error)) => Err(Error::internal(action, error)),
+            Err(_) => Err(Error::ShuttingDown),
+        }
+    }
+
+    /// As `call`, for a write that must be as sure as `durability` says.
+    async fn write<T: Send + 'static>(
+        &self,
+        action: &'static str,
+        durability: Durability,
+        work: impl FnOnce(&rusqlite::Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.call(action, move |connection| {
+            let level = if durability == Durability::Machine { "FULL" } else { "NORMAL" };
+            connection.pragma_update(None, "synchronous", level)?;
+            let transaction = connection.transaction()?;
+            let value = work(&transaction)?;
+            transaction.commit()?;
+            Ok(value)
+        })
+        .await
+    }
+}
+
+fn is_full(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
+}
+
+/// Whether an insert failed because a unique column has the value already.
+pub(crate) fn is_conflict(error: &Error) -> bool {
+    matches!(error, Error::Internal { source, .. }
+        if source.downcast_ref::<rusqlite::Error>().and_then(rusqlite::Error::sqlite_error_code)
+            == Some(rusqlite::ErrorCode::ConstraintViolation))
+}

@@ -1,0 +1,531 @@
+//! Workspaces: directories with their own home, temporary directory and Python environment. Knows nothing of the jobs
+//! that run in them; whoever deletes a workspace ends those first.
+
+pub mod environment;
+mod git;
+mod python;
+mod record;
+mod removal;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, Permissions};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use time::OffsetDateTime;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use git::{Credential, GitSource, GitStatus};
+pub use python::Python;
+
+use crate::data_root::DataRoot;
+use crate::error::{Error, Result};
+use crate::file::Root;
+use crate::id::WorkspaceId;
+use crate::process::identity::Identity;
+use crate::process::spawn::Spawner;
+use crate::process::workers::Workers;
+use crate::store::{Store, is_conflict};
+
+/// Longest name of a workspace.
+const MAX_NAME: usize = 64;
+
+/// A workspace as it is at one time.
+#[derive(Debug, Clone)]
+pub struct Workspace {
+    /// Id.
+    pub id: WorkspaceId,
+    /// Order of creation.
+    pub seq: i64,
+    /// Name, if any.
+    pub name: Option<String>,
+    /// State.
+    pub state: State,
+    /// Who made it.
+    pub principal: String,
+    /// Id of the request that made it, if any.
+    pub request_id: Option<String>,
+    /// When it was made.
+    pub created: OffsetDateTime,
+    /// What was cloned into it.
+    pub git: Option<Git>,
+    /// Version of its Python environment, if it has one.
+    pub python_version: Option<String>,
+    /// Variables for every command.
+    pub env: BTreeMap<String, String>,
+    /// What its maker should know.
+    pub notes: Vec<String>,
+    /// Its directories.
+    pub paths: Paths,
+}
+
+/// State of a workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Being made.
+    Creating,
+    /// Usable.
+    Ready,
+    /// Being removed.
+    Deleting,
+    /// Could not be made; the notes say why. It lives until it is deleted.
+    Failed,
+}
+
+/// What was cloned into a workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Git {
+    /// URL without a credential.
+    pub url: String,
+    /// Branch or tag; empty for a detached commit.
+    pub reference: String,
+    /// Full commit id; empty where there is none.
+    pub commit: String,
+}
+
+/// Directories of a workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Paths {
+    /// The workspace itself.
+    pub root: PathBuf,
+    /// Where commands start.
+    pub work: PathBuf,
+    /// Home directory.
+    pub home: PathBuf,
+    /// Temporary directory.
+    pub tmp: PathBuf,
+    /// Python environment.
+    pub venv: PathBuf,
+}
+
+impl Paths {
+    fn new(workspaces: &Path, id: &WorkspaceId) -> Self {
+        let root = workspaces.join(id.as_str());
+        Self {
+            work: root.join("work"),
+            home: root.join("home"),
+            tmp: root.join("tmp"),
+            venv: root.join("venv"),
+            root,
+        }
+    }
+}
+
+/// What to make.
+#[derive(Debug, Clone, Default)]
+pub struct NewWorkspace {
+    /// Who asks.
+    pub principal: String,
+    /// Id of the request, if any.
+    pub request_id: Option<String>,
+    /// Name, if any.
+    pub name: Option<String>,
+    /// What to clone, if anything.
+    pub git: Option<GitSource>,
+    /// Variables for every command.
+    pub env: BTreeMap<String, String>,
+    /// Whether to make a Python environment.
+    pub python: bool,
+}
+
+/// All workspaces of a data root.
+#[derive(Debug)]
+pub struct Workspaces {
+    store: Store,
+    root: Arc<DataRoot>,
+    identity: Identity,
+    workers: Workers,
+    spawner: Arc<Spawner>,
+    search_path: Vec<PathBuf>,
+    python: Arc<Python>,
+    clone_limit: Duration,
+    git_env: BTreeMap<String, String>,
+    tasks: TaskTracker,
+    known: Mutex<HashMap<WorkspaceId, Arc<Entry>>>,
+}
+
+/// A workspace and the gate through which work enters it.
+#[derive(Debug)]
+struct Entry {
+    workspace: Mutex<Arc<Workspace>>,
+    root: Arc<Root>,
+    /// Held for reading while something starts in the workspace or touches its files, for writing when it is closed
+    /// for good. It is held across awaits: that is its purpose.
+    gate: Arc<tokio::sync::RwLock<()>>,
+    /// Ends the making of the workspace.
+    abandoned: CancellationToken,
+}
+
+/// Leave to use a workspace. It can't be deleted while this is held.
+#[derive(Debug)]
+pub struct Lease {
+    /// The workspace.
+    pub workspace: Arc<Workspace>,
+    /// Its files.
+    pub root: Arc<Root>,
+    _gate: tokio::sync::OwnedRwLockReadGuard<()>,
+}
+
+/// What the manager is made of.
+pub struct Parts {
+    /// The records.
+    pub store: Store,
+    /// The data root.
+    pub root: Arc<DataRoot>,
+    /// Who jobs run as.
+    pub identity: Identity,
+    /// Threads with the jobs' file rights.
+    pub workers: Workers,
+    /// Starts processes.
+    pub spawner: Arc<Spawner>,
+    /// Where jobs find programs.
+    pub search_path: Vec<PathBuf>,
+    /// Longest time a clone may take.
+    pub clone_limit: Duration,
+    /// Variables for git, such as those that name a proxy or a private certificate authority.
+    pub git_env: BTreeMap<String, String>,
+    /// Where work that outlives its caller is tracked.
+    pub tasks: TaskTracker,
+}
+
+impl Workspaces {
+    /// Takes up the workspaces on record. What was half made or half removed is removed.
+    pub async fn load(parts: Parts) -> Result<Self> {
+        let Parts { store, root, identity, workers, spawner, search_path, clone_limit, git_env, tasks } =
+            parts;
+        let python =
+            Arc::new(Python::new(&root, identity.clone(), Arc::clone(&spawner), search_path.clone()));
+        let this = Self {
+            store,
+            root,
+            identity,
+            workers,
+            spawner,
+            search_path,
+            python,
+            clone_limit,
+            git_env,
+            tasks,
+            known: Mutex::new(HashMap::new()),
+        };
+        for row in this.store.workspaces().await? {
+            let id = row.workspace_id.clone();
+            match record::from_row(row, &this.root.workspaces) {
+                Some(workspace) if workspace.state == State::Ready && workspace.paths.root.is_dir() => {
+                    this.adopt(workspace)?;
+                }
+                _ => {
+                    if let Some(id) = WorkspaceId::parse(&id) {
+                        let paths = Paths::new(&this.root.workspaces, &id);
+                        removal::remove(&this.root.trash, &paths.root).await?;
+                    }
+                    this.store.remove_workspace(id).await?;
+                }
+            }
+        }
+        removal::clear(&this.root, &this.known_ids()).await?;
+        Ok(this)
+    }
+
+    /// The Python environments' template.
+    pub fn python(&self) -> Arc<Python> {
+        Arc::clone(&self.python)
+    }
+
+    /// Makes a workspace; a request seen before returns the workspace it made. What takes longer than `patience` goes on,
+    /// and the workspace is returned as it is by then. Making it goes on too when the caller goes away.
+    pub async fn create(self: &Arc<Self>, new: NewWorkspace, patience: Duration) -> Result<Arc<Workspace>> {
+        check_name(new.name.as_deref())?;
+        environment::check(&new.env)?;
+        let source = new.git.map(git::Checked::new).transpose()?;
+        if let Some(known) = self.of_request(&new.principal, new.request_id.as_deref()) {
+            return Ok(known);
+        }
+        let id = WorkspaceId::generate()?;
+        let mut workspace = Workspace {
+            seq: 0,
+            name: new.name,
+            state: State::Creating,
+            principal: new.principal,
+            request_id: new.request_id,
+            created: OffsetDateTime::now_utc(),
+            git: None,
+            python_version: None,
+            env: new.env,
+            notes: Vec::new(),
+            paths: Paths::new(&self.root.workspaces, &id),
+            id,
+        };
+        workspace.seq = self.insert(&workspace).await?;
+        let entry = match self.begin(&workspace) {
+            Ok(entry) => entry,
+            Err(error) => {
+                self.forget(&workspace).await;
+                return Err(error);
+            }
+        };
+        let gate = Arc::clone(&entry.gate).read_owned().await;
+        let (this, its, python) = (Arc::clone(self), Arc::clone(&entry), new.python);
+        let making = self.tasks.spawn(async move {
+            let made = this.make(&its, workspace, source, python).await;
+            drop(gate);
+            made
+        });
+        match tokio::time::timeout(patience, making).await {
+            Err(_elapsed) => Ok(entry.now()),
+            Ok(Err(error)) => Err(Error::internal("making a workspace", error)),
+            Ok(Ok(Ok(()))) => Ok(entry.now()),
+            Ok(Ok(Err(error))) => {
+                // The caller learns why; nothing of it needs to stay.
+                self.forget(&entry.now()).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes the directories and takes the workspace up as one that is being made.
+    fn begin(&self, workspace: &Workspace) -> Result<Arc<Entry>> {
+        self.make_directories(&workspace.paths)?;
+        self.adopt(workspace.clone())
+    }
+
+    /// Furnishes a workspace. When that fails it stays as failed, with the reason among its notes, until somebody who
+    /// has learnt the reason deletes it.
+    async fn make(
+        &self,
+        entry: &Entry,
+        mut workspace: Workspace,
+        source: Option<git::Checked>,
+        python: bool,
+    ) -> Result<()> {
+        let furnished = tokio::select! {
+            furnished = self.furnish(&mut workspace, source, python) => furnished,
+            () = entry.abandoned.cancelled() => Err(Error::WorkspaceNotFound { workspace_id: workspace.id.to_string() }),
+        };
+        workspace.state = if furnished.is_ok() { State::Ready } else { State::Failed };
+        if let Err(error) = &furnished {
+            workspace.notes.push(error.to_string());
+        }
+        let recorded = self.store.finish_workspace(record::to_row(&workspace)).await;
+        entry.set(workspace);
+        furnished.and(recorded)
+    }
+
+    /// Removes what was made of a workspace that nobody wants. A rest on the disk goes at the next start.
+    async fn forget(&self, workspace: &Workspace) {
+        self.lock().remove(&workspace.id);
+        let _removed = removal::remove(&self.root.trash, &workspace.paths.root).await;
+        let _forgotten = self.store.remove_workspace(workspace.id.as_str().to_owned()).await;
+    }
+
+    async fn insert(&self, workspace: &Workspace) -> Result<i64> {
+        match self.store.insert_workspace(record::to_row(workspace)).await {
+            Err(error) if is_conflict(&error) => {
+                let name = workspace.name.clone().unwrap_or_default();
+                let rows = self.store.workspaces().await?;
+                match rows.into_iter().find(|row| row.name.as_ref() == Some(&name)) {
+                    Some(row) => Err(Error::WorkspaceExists { name, workspace_id: row.workspace_id }),
+                    None => Err(Error::invalid(
+                        "request_id",
+                        "the first request with this id is still being worked on",
+                    )),
+                }
+            }
+            other => other,
+        }
+    }
+
+    async fn furnish(
+        &self,
+        workspace: &mut Workspace,
+        source: Option<git::Checked>,
+        python: bool,
+    ) -> Result<()> {
+        if let Some(source) = source {
+            let cloner = git::Cloner {
+                spawner: &self.spawner,
+                search_path: &self.search_path,
+                env: &self.git_env,
+                limit: self.clone_limit,
+            };
+            let cloned = cloner.clone_into(&workspace.paths, source).await?;
+            workspace.git = Some(cloned.git);
+            workspace.notes.extend(cloned.notes);
+        }
+        if python {
+            match self.python.furnish(&workspace.paths, &self.workers).await {
+                Ok(version) => workspace.python_version = Some(version),
+                Err(error @ Error::ProgramMissing { .. }) => {
+                    workspace.notes.push(format!("no Python environment: {error}"));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The directories belong to the jobs' user; nobody else may enter.
+    fn make_directories(&self, paths: &Paths) -> Result<()> {
+        for path in [&paths.root, &paths.work, &paths.home, &paths.tmp] {
+            let failed = |error: std::io::Error| Error::internal(format!("making {}", path.display()), error);
+            fs::create_dir(path).map_err(failed)?;
+            fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(failed)?;
+        }
+        // The root last: until then the jobs' user can't reach what is being made below it.
+        if self.identity.switch {
+            for path in [&paths.work, &paths.home, &paths.tmp, &paths.root] {
+                std::os::unix::fs::lchown(path, Some(self.identity.uid), Some(self.identity.gid)).map_err(
+                    |error| Error::internal(format!("giving {} to the jobs' user", path.display()), error),
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    fn adopt(&self, workspace: Workspace) -> Result<Arc<Entry>> {
+        let root = Root::new(open_directory(&workspace.paths.root)?, &workspace.paths.root);
+        let id = workspace.id.clone();
+        let entry = Arc::new(Entry {
+            workspace: Mutex::new(Arc::new(workspace)),
+            root: Arc::new(root),
+            gate: Arc::default(),
+            abandoned: CancellationToken::new(),
+        });
+        self.lock().insert(id, Arc::clone(&entry));
+        Ok(entry)
+    }
+
+    /// Living workspaces, newest first.
+    pub fn list(&self) -> Vec<Arc<Workspace>> {
+        let mut all: Vec<Arc<Workspace>> = self.lock().values().map(|entry| entry.now()).collect();
+        all.sort_by_key(|workspace| std::cmp::Reverse(workspace.seq));
+        all
+    }
+
+    /// The workspace with this id or name.
+    pub fn get(&self, id_or_name: &str) -> Result<Arc<Workspace>> {
+        Ok(self.entry(id_or_name)?.now())
+    }
+
+    /// Leave to use a workspace.
+    pub async fn enter(&self, id_or_name: &str) -> Result<Lease> {
+        let entry = self.entry(id_or_name)?;
+        let gate = Arc::clone(&entry.gate).read_owned().await;
+        let workspace = entry.now();
+        match workspace.state {
+            State::Ready => {}
+            State::Creating => {
+                return Err(Error::invalid("workspace_id", format!("{} is still being made", workspace.id)));
+            }
+            State::Failed => {
+                let why = workspace.notes.join("; ");
+                return Err(Error::invalid(
+                    "workspace_id",
+                    format!("{} could not be made: {why}", workspace.id),
+                ));
+            }
+            State::Deleting => return Err(Error::WorkspaceNotFound { workspace_id: id_or_name.to_owned() }),
+        }
+        Ok(Lease { workspace, root: Arc::clone(&entry.root), _gate: gate })
+    }
+
+    /// Closes a workspace for good: once this returns nothing starts in it any more.
+    pub async fn close(&self, id_or_name: &str) -> Result<Arc<Workspace>> {
+        let entry = self.entry(id_or_name)?;
+        entry.abandoned.cancel();
+        let _closed = entry.gate.write().await;
+        let workspace = entry.now();
+        if workspace.state == State::Deleting {
+            return Err(Error::WorkspaceNotFound { workspace_id: id_or_name.to_owned() });
+        }
+        self.store.retire_workspace(workspace.id.as_str().to_owned()).await?;
+        entry.set(Workspace { state: State::Deleting, name: None, ..(*workspace).clone() });
+        Ok(workspace)
+    }
+
+    /// Removes a workspace that was closed and whose processes are gone; returns the bytes freed.
+    pub async fn remove(&self, workspace: &Workspace) -> Result<u64> {
+        let bytes = removal::remove(&self.root.trash, &workspace.paths.root).await?;
+        self.store.remove_workspace(workspace.id.as_str().to_owned()).await?;
+        self.lock().remove(&workspace.id);
+        Ok(bytes)
+    }
+
+    /// Bytes of a workspace on disk; the second value is true when counting stopped at its limit of time.
+    pub async fn disk_bytes(&self, workspace: &Workspace) -> Result<(u64, bool)> {
+        removal::disk_bytes(workspace.paths.root.clone()).await
+    }
+
+    /// State of the working tree; `None` where the work directory is no repository.
+    pub async fn git_status(&self, workspace: &Workspace) -> Result<Option<GitStatus>> {
+        git::status(&self.spawner, &self.search_path, &workspace.paths).await
+    }
+
+    fn of_request(&self, principal: &str, request_id: Option<&str>) -> Option<Arc<Workspace>> {
+        let request_id = request_id?;
+        let made_by = |workspace: &Arc<Workspace>| {
+            workspace.principal == principal && workspace.request_id.as_deref() == Some(request_id)
+        };
+        self.lock().values().map(|entry| entry.now()).find(made_by)
+    }
+
+    fn entry(&self, id_or_name: &str) -> Result<Arc<Entry>> {
+        let known = self.lock();
+        let found = match WorkspaceId::parse(id_or_name) {
+            Some(id) => known.get(&id).cloned(),
+            None => known.values().find(|entry| entry.now().name.as_deref() == Some(id_or_name)).cloned(),
+        };
+        found.ok_or_else(|| Error::WorkspaceNotFound { workspace_id: id_or_name.chars().take(80).collect() })
+    }
+
+    fn known_ids(&self) -> Vec<WorkspaceId> {
+        self.lock().keys().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<WorkspaceId, Arc<Entry>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entry {
+    fn now(&self) -> Arc<Workspace> {
+        Arc::clone(&self.workspace.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn set(&self, workspace: Workspace) {
+        *self.workspace.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(workspace);
+    }
+}
+
+fn open_directory(path: &Path) -> Result<OwnedFd> {
+    use rustix::fs::{Mode, OFlags};
+    rustix::fs::open(
+        path,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .map_err(|error| Error::internal(format!("opening {}", path.display()), error))
+}
+
+fn check_name(name: Option<&str>) -> Result<()> {
+    let Some(name) = name else { return Ok(()) };
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(allowed) || name.starts_with(['.', '-'])
+    {
+        return Err(Error::invalid(
+            "name",
+            format!(
+                "a name has 1 to {MAX_NAME} of the characters A-Z a-z 0-9 . _ - and starts with none of . -; got '{}'",
+                name.chars().take(80).collect::<String>()
+            ),
+        ));
+    }
+    if WorkspaceId::parse(name).is_some() {
+        return Err(Error::invalid("name", "a name can't have the form of an id"));
+    }
+    Ok(())
+}

@@ -1,0 +1,234 @@
+//! Python environments. Making one with `python3 -m venv` takes seconds, most of them for pip; so it is done once, into a
+//! template that belongs to the executor, and each workspace gets a copy with its own paths in it.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, FileTimes, Permissions};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+
+use super::environment::find_program;
+use super::{Paths, open_directory};
+use crate::data_root::DataRoot;
+use crate::error::{Error, Result};
+use crate::process::capture::capture;
+use crate::process::identity::Identity;
+use crate::process::spawn::{Command, Spawner};
+use crate::process::workers::Workers;
+
+/// Longest time for making the template.
+const BUILD_LIMIT: Duration = Duration::from_secs(120);
+
+/// Longest time for asking Python for its version.
+const ASK_LIMIT: Duration = Duration::from_secs(10);
+
+/// The template of Python environments.
+#[derive(Debug)]
+pub struct Python {
+    workspaces: PathBuf,
+    identity: Identity,
+    spawner: Arc<Spawner>,
+    search_path: Vec<PathBuf>,
+    template: OnceCell<Template>,
+}
+
+#[derive(Debug, Clone)]
+struct Template {
+    path: PathBuf,
+    version: String,
+}
+
+impl Python {
+    pub(super) fn new(
+        root: &DataRoot,
+        identity: Identity,
+        spawner: Arc<Spawner>,
+        search_path: Vec<PathBuf>,
+    ) -> Self {
+        Self {
+            workspaces: root.workspaces.clone(),
+            identity,
+            spawner,
+            search_path,
+            template: OnceCell::new(),
+        }
+    }
+
+    /// Makes the template if it is missing, so that the first workspace need not wait for it.
+    pub async fn prepare(&self) -> Result<()> {
+        self.template().await.map(|_| ())
+    }
+
+    /// Makes the environment of a workspace; returns Python's version.
+    pub(super) async fn furnish(&self, paths: &Paths, workers: &Workers) -> Result<String> {
+        let template = self.template().await?.clone();
+        let (source, target) = (open_directory(&template.path)?, open_directory(&paths.root)?);
+        let (old, new) = (template.path, paths.venv.clone());
+        workers
+            .run(move || copy_environment(&source, &target, &old, &new))
+            .await?
+            .map_err(|error| Error::internal(format!("making {}", paths.venv.display()), error))?;
+        Ok(template.version)
+    }
+
+    async fn template(&self) -> Result<&Template> {
+        self.template.get_or_try_init(|| self.find_or_build()).await
+    }
+
+    async fn find_or_build(&self) -> Result<Template> {
+        let python =
+            find_program(&self.search_path, "python3").ok_or(Error::ProgramMissing { program: "python3" })?;
+        let asked = self
+            .run(&python, &["-c", "import platform; print(platform.python_version())"], ASK_LIMIT)
+            .await?;
+        let version = String::from_utf8_lossy(&asked).trim().to_owned();
+        let path = self.workspaces.join(format!(".python-{version}"));
+        if !path.is_dir() {
+            self.build(&python, &path).await?;
+        }
+        Ok(Template { path, version })
+    }
+
+    /// Builds in a directory of the jobs' user, since Python runs as that one, then takes the result over.
+    async fn build(&self, python: &Path, path: &Path) -> Result<()> {
+        let failed = |error: io::Error| Error::internal(format!("making {}", path.display()), error);
+        let building = path.with_extension("building");
+        match fs::remove_dir_all(&building) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        fs::create_dir(&building).map_err(failed)?;
+        fs::set_permissions(&building, Permissions::from_mode(0o755)).map_err(failed)?;
+        if self.identity.switch {
+            std::os::unix::fs::lchown(&building, Some(self.identity.uid), Some(self.identity.gid))
+                .map_err(failed)?;
+        }
+        let place = building.to_string_lossy().into_owned();
+        self.run(python, &["-m", "venv", &place], BUILD_LIMIT).await?;
+        let (from, to) = (building.clone(), path.to_owned());
+        let switch = self.identity.switch;
+        tokio::task::spawn_blocking(move || {
+            relocate(&from, &from, &to)?;
+            if switch {
+                take_over(&from)?;
+            }
+            fs::rename(&from, &to)
+        })
+        .await
+        .map_err(|error| Error::internal("making a Python environment", error))?
+        .map_err(failed)
+    }
+
+    async fn run(&self, python: &Path, arguments: &[&str], limit: Duration) -> Result<Vec<u8>> {
+        let mut argv = vec![python.as_os_str().as_encoded_bytes().to_vec()];
+        argv.extend(arguments.iter().map(|argument| argument.as_bytes().to_vec()));
+        let command = Command {
+            argv,
+            attachment: None,
+            env: BTreeMap::from([("LANG".to_owned(), "C.UTF-8".to_owned())]),
+            cwd: open_directory(&self.workspaces)?,
+            stdin: false,
+            separate_stderr: true,
+        };
+        let captured = capture(&self.spawner, command, limit).await?;
+        if captured.succeeded() {
+            return Ok(captured.stdout);
+        }
+        let said = String::from_utf8_lossy(&captured.stderr).into_owned()
+            + &String::from_utf8_lossy(&captured.stdout);
+        if said.contains("ensurepip") {
+            return Err(Error::ProgramMissing { program: "python3-venv" });
+        }
+        Err(Error::internal(format!("running {} {}", python.display(), arguments.join(" ")), said))
+    }
+}
+
+/// Makes the executor the owner, so that no job can change what other workspaces will get.
+fn take_over(tree: &Path) -> io::Result<()> {
+    std::os::unix::fs::lchown(tree, Some(0), Some(0))?;
+    if fs::symlink_metadata(tree)?.is_dir() {
+        for entry in fs::read_dir(tree)? {
+            take_over(&entry?.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies the template `source` to `venv` in the directory `target`. Runs with the jobs' file rights; the paths go
+/// through the descriptors, since the jobs' user may be unable to pass through the directories above.
+fn copy_environment(source: &OwnedFd, target: &OwnedFd, old: &Path, new: &Path) -> io::Result<()> {
+    let through = |descriptor: &OwnedFd| PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()));
+    let venv = through(target).join("venv");
+    copy_tree(&through(source), &venv)?;
+    relocate(&venv, old, new)
+}
+
+fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            copy_tree(&source, &target)?;
+        } else if kind.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(&source)?, &target)?;
+        } else {
+            fs::copy(&source, &target)?;
+            // Python takes a compiled file only if it names the time of its source.
+            let modified = entry.metadata()?.modified()?;
+            File::options().write(true).open(&target)?.set_times(FileTimes::new().set_modified(modified))?;
+        }
+    }
+    Ok(())
+}
+
+/// Replaces the environment's own path in its scripts and settings.
+fn relocate(environment: &Path, old: &Path, new: &Path) -> io::Result<()> {
+    let (old, new) = (old.as_os_str().as_encoded_bytes(), new.as_os_str().as_encoded_bytes());
+    let mut files = vec![environment.join("pyvenv.cfg")];
+    for entry in fs::read_dir(environment.join("bin"))? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            files.push(entry.path());
+        }
+    }
+    for file in files {
+        let content = fs::read(&file)?;
+        let replaced = replace(&content, old, new);
+        if replaced != content {
+            let mode = fs::metadata(&file)?.mode();
+            fs::write(&file, replaced)?;
+            fs::set_permissions(&file, Permissions::from_mode(mode))?;
+        }
+    }
+    Ok(())
+}
+
+fn replace(content: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
+    let mut replaced = Vec::with_capacity(content.len());
+    let mut rest = content;
+    while let Some(at) = rest.windows(old.len()).position(|window| window == old) {
+        replaced.extend_from_slice(&rest[..at]);
+        replaced.extend_from_slice(new);
+        rest = &rest[at + old.len()..];
+    }
+    replaced.extend_from_slice(rest);
+    replaced
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_occurrence_is_replaced() {
+        assert_eq!(replace(b"#!/a/bin /a/b /ab", b"/a/", b"/xyz/"), b"#!/xyz/bin /xyz/b /ab");
+        assert_eq!(replace(b"none", b"/a/", b"/b/"), b"none");
+    }
+}
