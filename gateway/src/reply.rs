@@ -1,0 +1,218 @@
+//! What tools answer, in the two forms that hosts need: text first for output, a record for the rest. Here is how
+//! numbers, times, names and output look in text; what a tool answers is the tool's matter.
+
+use std::fmt::Write as _;
+
+use prost_types::Timestamp;
+use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
+use runlet_proto::v1::{Output, output::Piece};
+use serde_json::Value;
+use time::{OffsetDateTime, format_description::FormatItem, macros::format_description};
+
+/// Key under which a result's `_meta` holds the typed object of a tool that answers with text, for programs.
+pub(crate) const RESULT_META_KEY: &str = "runlet/result";
+
+/// What a tool answers.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// Text that holds everything, and the same as an object.
+    Text(String, Value),
+    /// An object, which is also the text.
+    Record(Value),
+}
+
+impl Reply {
+    /// The result of the tool.
+    pub(crate) fn into_result(self) -> CallToolResult {
+        match self {
+            Self::Text(text, object) => {
+                let mut meta = MetaObject::default();
+                meta.insert(RESULT_META_KEY.to_owned(), object);
+                CallToolResult::success(vec![ContentBlock::text(text)]).with_meta(Some(meta))
+            }
+            Self::Record(object) => CallToolResult::structured(object),
+        }
+    }
+}
+
+/// `1234567` as `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `2 bytes`, `1 byte`.
+pub(crate) fn counted(number: u64, noun: &str) -> String {
+    let plural = if number == 1 {
+        ""
+    } else if noun.ends_with("ch") || noun.ends_with("ss") {
+        "es"
+    } else {
+        "s"
+    };
+    format!("{} {noun}{plural}", grouped(number))
+}
+
+/// A point in time in RFC 3339, UTC, to the millisecond.
+pub(crate) fn time_text(time: Option<&Timestamp>) -> Option<String> {
+    const FORMAT: &[FormatItem<'_>] =
+        format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+    let time = time?;
+    let nanos = i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanos);
+    OffsetDateTime::from_unix_timestamp_nanos(nanos).ok()?.format(FORMAT).ok()
+}
+
+/// Seconds to the millisecond.
+pub(crate) fn seconds(duration: Option<&prost_types::Duration>) -> Option<f64> {
+    let duration = duration?;
+    let millis = duration.seconds.saturating_mul(1_000).saturating_add(i64::from(duration.nanos / 1_000_000));
+    Some(f64::from(u32::try_from(millis.max(0)).unwrap_or(u32::MAX)) / 1_000.0)
+}
+
+/// A duration of whole seconds for the wire.
+pub(crate) fn wire_seconds(seconds: u32) -> prost_types::Duration {
+    prost_types::Duration { seconds: i64::from(seconds), nanos: 0 }
+}
+
+/// A text that may be empty, as a value that is null then.
+pub(crate) fn filled(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
+}
+
+/// How to get on in a log.
+pub(crate) struct LogCalls<'a> {
+    pub(crate) job_id: &'a str,
+    pub(crate) is_stderr: bool,
+}
+
+impl LogCalls<'_> {
+    /// The call that reads from `cursor` on.
+    pub(crate) fn read_from(&self, cursor: u64, more: &str) -> String {
+        let stream = if self.is_stderr { ", stream=\"stderr\"" } else { "" };
+        format!("read_output(job_id=\"{}\", cursor={cursor}{stream}{more})", self.job_id)
+    }
+}
+
+/// Bytes of `output` that are shown, and whether something between `start` and the end of the log is not.
+pub(crate) fn coverage(output: &Output, start: u64) -> (u64, bool) {
+    let shown = output.pieces.iter().map(|piece| piece.end - piece.start).sum::<u64>();
+    (shown, start + shown < output.total_bytes)
+}
+
+/// Which of the bytes from `start` to the end of the log are shown, for the line of facts: empty when all are.
+pub(crate) fn shown(output: &Output, start: u64) -> String {
+    if !coverage(output, start).1 {
+        return String::new();
+    }
+    match output.pieces.as_slice() {
+        [] => ", none shown".to_owned(),
+        [piece] if piece.start == 0 => format!(", first {} shown", grouped(piece.end)),
+        [piece] if piece.end == output.total_bytes => {
+            format!(", last {} shown", grouped(piece.end - piece.start))
+        }
+        [first, last] if first.start == 0 && last.end == output.total_bytes => {
+            format!(", first {} and last {} shown", grouped(first.end), grouped(last.end - last.start))
+        }
+        [first, .., last] | [first @ last] => {
+            format!(", from byte {} to {} shown", grouped(first.start), grouped(last.end))
+        }
+    }
+}
+
+/// Appends the text of `output`, read from `start` on, with every gap named. Ends with a line break.
+pub(crate) fn push_output(text: &mut String, output: &Output, start: u64, calls: &LogCalls<'_>) {
+    let mut at = start;
+    for Piece { start, end, text: piece, .. } in &output.pieces {
+        if *start > at {
+            break_line(text);
+            let lost = match output.lost_bytes {
+                0 => format!("; {} reads them", calls.read_from(at, "")),
+                lost if lost >= start - at => ", no longer kept".to_owned(),
+                lost => format!(
+                    ", {} of them no longer kept; {} reads the rest",
+                    grouped(lost),
+                    calls.read_from(at, "")
+                ),
+            };
+            let _ = writeln!(text, "[… {} left out{lost}]", counted(start - at, "byte"));
+        }
+        text.push_str(piece);
+        at = *end;
+    }
+    break_line(text);
+}
+
+/// Ends the last line, if it has not ended.
+pub(crate) fn break_line(text: &mut String) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+}
+
+/// All texts of `output`, one after the other.
+pub(crate) fn joined(output: &Output) -> String {
+    output.pieces.iter().map(|piece| piece.text.as_str()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(start: u64, text: &str) -> Piece {
+        Piece { start, end: start + text.len() as u64, text: text.to_owned(), raw: bytes::Bytes::new() }
+    }
+
+    #[test]
+    fn numbers_and_times() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!(counted(1, "byte"), "1 byte");
+        assert_eq!(counted(2_000, "match"), "2,000 matches");
+        assert_eq!(counted(2, "process"), "2 processes");
+        let time = Timestamp { seconds: 1_796_025_600, nanos: 5_000_000 };
+        assert_eq!(time_text(Some(&time)).as_deref(), Some("2026-11-30T08:00:00.005Z"));
+        assert_eq!(seconds(Some(&prost_types::Duration { seconds: 2, nanos: 712_999_999 })), Some(2.712));
+    }
+
+    #[test]
+    fn gap_is_named_with_the_call_that_reads_it() {
+        let calls = LogCalls { job_id: "job_a", is_stderr: false };
+        let mut output = Output {
+            pieces: vec![piece(0, "head\n"), piece(105, "tail")],
+            next_cursor: 109,
+            total_bytes: 109,
+            end: true,
+            ..Output::default()
+        };
+        let mut text = String::new();
+        push_output(&mut text, &output, 0, &calls);
+        assert_eq!(
+            text,
+            "head\n[… 100 bytes left out; read_output(job_id=\"job_a\", cursor=5) reads them]\ntail\n"
+        );
+        assert_eq!(shown(&output, 0), ", first 5 and last 4 shown");
+        output.lost_bytes = 100;
+        text.clear();
+        push_output(&mut text, &output, 0, &calls);
+        assert_eq!(text, "head\n[… 100 bytes left out, no longer kept]\ntail\n");
+    }
+
+    #[test]
+    fn whole_output_has_no_remark() {
+        let output = Output {
+            pieces: vec![piece(0, "hi\n")],
+            total_bytes: 3,
+            next_cursor: 3,
+            end: true,
+            ..Output::default()
+        };
+        assert_eq!(shown(&output, 0), "");
+        assert_eq!(coverage(&output, 0), (3, false));
+    }
+}
