@@ -1,0 +1,11 @@
+//! What the tests share: both real programs on a data root of their own, a client that speaks MCP to them, and a look at
+//! processes from outside.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that can't go on must fail")]
+
+pub mod client;
+pub mod probe;
+pub mod wait;
+pub mod world;
+
+pub use client::{Answer, Client};
+pub use world::{Builder, World};
