@@ -42,6 +42,10 @@ pub struct Config {
     #[arg(long, env = "RUNLET_RETENTION_SECONDS", default_value_t = 7 * 86_400)]
     pub retention_seconds: u64,
 
+    /// Seconds between two looks for ended jobs that are past their time or too much.
+    #[arg(long, env = "RUNLET_CLEANING_SECONDS", default_value_t = 60, hide = true)]
+    pub cleaning_seconds: u64,
+
     /// Largest file read or edited at once, in bytes.
     #[arg(long, env = "RUNLET_MAX_FILE_BYTES", default_value_t = 16 << 20)]
     pub max_file_bytes: u64,
@@ -53,6 +57,10 @@ pub struct Config {
     /// Longest time for cloning a repository, in seconds.
     #[arg(long, env = "RUNLET_CLONE_SECONDS", default_value_t = 600)]
     pub clone_seconds: u64,
+
+    /// Seconds that a call waits for a workspace to be made, before it answers that it is being made.
+    #[arg(long, env = "RUNLET_CREATE_WAIT_SECONDS", default_value_t = 40, hide = true)]
+    pub create_wait_seconds: u64,
 
     /// Seconds between TERM and KILL for jobs when the executor stops.
     #[arg(long, env = "RUNLET_STOP_GRACE_SECONDS", default_value_t = 5)]

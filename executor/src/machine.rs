@@ -34,9 +34,6 @@ const DESCRIPTORS_OF_A_JOB: u64 = 6;
 /// Time between TERM and KILL for the jobs of a workspace that is deleted.
 const DELETE_GRACE: Duration = Duration::from_secs(2);
 
-/// How often ended jobs are looked through for what is past its time.
-const CLEANING_PERIOD: Duration = Duration::from_secs(60);
-
 /// Longest time for asking a program for its version.
 const VERSION_LIMIT: Duration = Duration::from_secs(5);
 
@@ -99,6 +96,7 @@ impl Machine {
         let workers = Workers::start(&identity)?;
         let search_path = environment::search_path(&config.search_path, &identity);
         let tasks = TaskTracker::new();
+        let stopping = CancellationToken::new();
         let job_limit = job_limit(config.max_jobs);
         let workspaces = Workspaces::load(workspace::Parts {
             store: store.clone(),
@@ -110,6 +108,7 @@ impl Machine {
             clone_limit: Duration::from_secs(config.clone_seconds),
             git_env: config.git_env(),
             tasks: tasks.clone(),
+            stopping: stopping.clone(),
         })
         .await?;
         let limits = Limits {
@@ -145,7 +144,7 @@ impl Machine {
             search_path,
             programs: OnceCell::new(),
             tasks,
-            stopping: CancellationToken::new(),
+            stopping,
         })
     }
 
@@ -164,8 +163,9 @@ impl Machine {
                 age: Duration::from_secs(this.config.retention_seconds),
                 log_bytes: this.config.logs_bytes,
             };
+            let period = Duration::from_secs(this.config.cleaning_seconds.max(1));
             loop {
-                tokio::time::sleep(CLEANING_PERIOD).await;
+                tokio::time::sleep(period).await;
                 match this.jobs.clean(retention).await {
                     Ok(0) => {}
                     Ok(count) => tracing::info!(count, "removed ended jobs past their retention"),

@@ -2,3 +2,4 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't go on must fail")]
 
 mod main_job;
+mod shells;

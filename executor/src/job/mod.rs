@@ -1,14 +1,17 @@
 //! Jobs: commands that run in a workspace, their states and their output. Each living job has one runner, which alone
 //! writes its state; everybody else reads what the runner publishes, and the log on disk.
 
+mod ledger;
 mod new;
 mod output;
 mod record;
 mod registry;
 mod retention;
 mod runner;
+mod shell;
 pub mod signal;
 mod stdin;
+mod stream;
 
 use std::time::Duration;
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::shell;
 use crate::error::{Error, Result};
 use crate::workspace::environment;
 
@@ -59,7 +60,28 @@ impl NewJob {
         if self.request_id.as_ref().is_some_and(|id| id.len() > MAX_REQUEST_ID) {
             return Err(Error::invalid("request_id", format!("expected at most {MAX_REQUEST_ID} bytes")));
         }
+        if !self.shell.is_empty() {
+            self.check_shell()?;
+        }
         environment::check(&self.env)
+    }
+
+    /// A named shell has its streams and variables already, which one command can't change.
+    fn check_shell(&self) -> Result<()> {
+        shell::check_name(&self.shell)?;
+        let problem = if self.separate_stderr {
+            (
+                "separate_stderr",
+                "a named shell has one stream for both; redirect stderr in the command (2>file)",
+            )
+        } else if self.stdin.is_some() || self.keep_stdin_open {
+            ("stdin", "a command in a named shell has no input; use a here-document in the command")
+        } else if !self.env.is_empty() {
+            ("env", "a named shell keeps its variables; set them in the command, as in NAME=value command")
+        } else {
+            return Ok(());
+        };
+        Err(Error::invalid(problem.0, problem.1))
     }
 
     /// The command with Unix line ends, when every line of it ends as on Windows: bash would take the carriage returns

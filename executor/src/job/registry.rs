@@ -10,8 +10,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::runner::{Cancel, Progress, Runner, Stream};
+use super::ledger::{Ledger, Progress};
+use super::runner::{Cancel, Runner};
+use super::shell::{self, Shells};
 use super::stdin::{Stdin, Written};
+use super::stream::Stream;
 use super::{EndState, Job, NewJob, State, record, signal};
 use crate::error::{Error, Result};
 use crate::file::Files;
@@ -41,6 +44,7 @@ pub struct Jobs {
     limit: usize,
     tasks: TaskTracker,
     living: Arc<Living>,
+    shells: Arc<Shells>,
 }
 
 /// The living jobs by id.
@@ -142,6 +146,7 @@ impl Jobs {
             limit,
             tasks,
             living: Arc::default(),
+            shells: Arc::default(),
         };
         let filter = JobFilter {
             state: Some(State::Running.name().to_owned()),
@@ -231,6 +236,9 @@ impl Jobs {
         let (orders, ordered) = mpsc::channel(ORDERS);
         let live = self.reserve(fixed, seen, orders)?;
         let id = live.fixed.id.clone();
+        if !new.shell.is_empty() {
+            return self.begin_in_shell(live, &lease, new, progress, ordered).await;
+        }
         let (inserted, spawned) = self.record_and_spawn(&live.fixed, &lease, &new).await;
         match (inserted, spawned) {
             (Ok(()), Some(Ok((process, pipes)))) => {
@@ -240,6 +248,51 @@ impl Jobs {
             (inserted, spawned) => {
                 live.retire();
                 self.not_started(&id, &new, inserted, spawned.and_then(Result::err)).await
+            }
+        }
+    }
+
+    /// Gives the command to a named shell.
+    async fn begin_in_shell(
+        &self,
+        live: Arc<Live>,
+        lease: &Lease,
+        new: NewJob,
+        progress: watch::Sender<Progress>,
+        orders: mpsc::Receiver<Cancel>,
+    ) -> Result<(JobId, bool)> {
+        let id = live.fixed.id.clone();
+        let claimed = self.shells.claim(&lease.workspace.id, &new.shell, &id, async || {
+            let env = environment::environment(&lease.workspace, &self.search_path, &self.identity, &new.env);
+            shell::start(&self.spawner, Command::bash("", env, lease.root.open_work()?)).await
+        });
+        let claim = match claimed.await {
+            Ok(claim) => claim,
+            Err(error) => {
+                live.retire();
+                return Err(error);
+            }
+        };
+        if let Err(error) = self.store.insert_job(record::to_row(&live.fixed)).await {
+            live.retire();
+            claim.release();
+            return self.not_started(&id, &new, Err(error), None).await;
+        }
+        let task = shell::Task {
+            deadline: live.started_at + new.timeout,
+            log: self.log(&id, log::Stream::Output).writer(self.caps),
+            directory: absolute(&lease.workspace.paths, &new.cwd),
+            command: new.text(),
+            ledger: Ledger::new(Arc::clone(&live), progress, self.store.clone()),
+            orders,
+        };
+        match claim.hand_over(task) {
+            Ok(()) => Ok((id, false)),
+            Err(_task) => {
+                live.retire();
+                let ended = std::io::Error::other("the shell ended at this very moment; call again");
+                let error = Error::Spawn { stage: "handing it to the shell".to_owned(), source: ended };
+                self.not_started(&id, &new, Ok(()), Some(error)).await
             }
         }
     }
@@ -315,17 +368,14 @@ impl Jobs {
                 }
             });
         }
+        let writer = |stream| Some(self.log(id, stream).writer(self.caps));
         let runner = Runner {
             process,
-            output: Stream::new(pipes.stdout, self.log(id, log::Stream::Output).writer(self.caps)),
-            stderr: pipes
-                .stderr
-                .map(|pipe| Stream::new(pipe, self.log(id, log::Stream::Stderr).writer(self.caps))),
-            progress,
+            output: Stream::new(pipes.stdout, writer(log::Stream::Output)),
+            stderr: pipes.stderr.map(|pipe| Stream::new(pipe, writer(log::Stream::Stderr))),
             orders,
-            store: self.store.clone(),
             deadline: live.started_at + new.timeout,
-            live,
+            ledger: Ledger::new(Arc::clone(&live), progress, self.store.clone()),
         };
         self.tasks.spawn(runner.run());
     }
@@ -473,6 +523,7 @@ impl Jobs {
         while let Some(ended) = endings.join_next().await {
             ended.map_err(|error| Error::internal("ending jobs", error))??;
         }
+        self.shells.end(workspace_id).await;
         Ok((running, leftovers))
     }
 
@@ -517,5 +568,16 @@ async fn end(live: &Live, signal: i32, grace: Duration) -> Result<u32> {
             format!("ending {}", live.fixed.id),
             "some of its processes do not end even when killed; they wait for a device or a network file system",
         )),
+    }
+}
+
+/// A directory as a shell can enter it from wherever it is; empty for staying there.
+fn absolute(paths: &crate::workspace::Paths, cwd: &[u8]) -> String {
+    let text = String::from_utf8_lossy(cwd);
+    match text.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')) {
+        _ if text.is_empty() => String::new(),
+        Some(rest) => format!("{}{rest}", paths.home.display()),
+        None if text.starts_with('/') => text.into_owned(),
+        None => format!("{}/{text}", paths.work.display()),
     }
 }

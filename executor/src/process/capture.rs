@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use tokio::net::unix::pipe::Receiver;
-use tokio::time::Instant;
 
 use super::spawn::{Command, Ended, Exit, Report, Spawner};
 use crate::error::{Error, Result};
@@ -31,9 +30,18 @@ impl Captured {
 }
 
 /// Runs `command` for at most `limit`. Nothing of it lives when this returns.
-pub async fn capture(spawner: &Spawner, mut command: Command, limit: Duration) -> Result<Captured> {
+pub async fn capture(spawner: &Spawner, command: Command, limit: Duration) -> Result<Captured> {
+    capture_until(spawner, command, tokio::time::sleep(limit)).await
+}
+
+/// Runs `command` until `over` at most. Nothing of it lives when this returns.
+pub async fn capture_until(
+    spawner: &Spawner,
+    mut command: Command,
+    over: impl Future<Output = ()>,
+) -> Result<Captured> {
     command.separate_stderr = true;
-    let deadline = Instant::now() + limit;
+    tokio::pin!(over);
     let (mut process, pipes) = spawner.spawn(command).await?;
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let stderr_pipe =
@@ -57,7 +65,7 @@ pub async fn capture(spawner: &Spawner, mut command: Command, limit: Duration) -
                     }
                     Report::Gone { .. } | Report::Lost => break,
                 },
-                () = tokio::time::sleep_until(deadline) => {
+                () = &mut over => {
                     exit = None;
                     process.kill().await;
                     while !matches!(process.report().await, Report::Gone { .. } | Report::Lost) {}

@@ -23,13 +23,22 @@ pub const MAX_ARGUMENT_BYTES: usize = 32 * 4096 - 1;
 /// Where a program finds the bytes attached to it.
 pub const ATTACHMENT_PATH: &str = "/dev/fd/3";
 
+/// What goes with a program besides its standard input.
+#[derive(Debug)]
+pub enum Attachment {
+    /// A file with these bytes.
+    Bytes(Vec<u8>),
+    /// This descriptor.
+    Descriptor(OwnedFd),
+}
+
 /// What to run.
 #[derive(Debug)]
 pub struct Command {
     /// The program and its arguments. The program is an absolute path.
     pub argv: Vec<Vec<u8>>,
-    /// Bytes that the program can read at [`ATTACHMENT_PATH`].
-    pub attachment: Option<Vec<u8>>,
+    /// What the program finds at [`ATTACHMENT_PATH`].
+    pub attachment: Option<Attachment>,
     /// The whole environment.
     pub env: BTreeMap<String, String>,
     /// Directory to start in.
@@ -45,7 +54,7 @@ impl Command {
     pub fn bash(text: &str, env: BTreeMap<String, String>, cwd: OwnedFd) -> Self {
         let bash = b"/bin/bash".to_vec();
         let (argv, attachment) = if text.len() > MAX_ARGUMENT_BYTES {
-            (vec![bash, ATTACHMENT_PATH.into()], Some(text.as_bytes().to_vec()))
+            (vec![bash, ATTACHMENT_PATH.into()], Some(Attachment::Bytes(text.as_bytes().to_vec())))
         } else {
             (vec![bash, b"-c".to_vec(), text.as_bytes().to_vec()], None)
         };
@@ -96,12 +105,19 @@ impl Exit {
 pub struct Ended {
     /// How it ended.
     pub exit: Exit,
-    /// Processor time of it and of the children it waited for.
-    pub cpu: Duration,
-    /// Largest resident set of one of those, in bytes.
-    pub max_rss_bytes: u64,
+    /// What it used; `None` where that is not known.
+    pub usage: Option<Usage>,
     /// Processes it left behind.
     pub leftovers: u32,
+}
+
+/// What a program used, with the children it waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Processor time.
+    pub cpu: Duration,
+    /// Largest resident set of one of them, in bytes.
+    pub max_rss_bytes: u64,
 }
 
 /// What a process's init tells.
@@ -156,11 +172,11 @@ impl Spawner {
         let (control, control_end) =
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
                 .map_err(|e| failed(e.into()))?;
-        let attachment = command
-            .attachment
-            .map(|text| memory_file("runlet-attachment", &text))
-            .transpose()
-            .map_err(failed)?;
+        let attachment = match command.attachment {
+            None => None,
+            Some(Attachment::Bytes(bytes)) => Some(memory_file("runlet-attachment", &bytes).map_err(failed)?),
+            Some(Attachment::Descriptor(descriptor)) => Some(descriptor),
+        };
         let request = Request {
             argv: command.argv,
             env: command
@@ -242,8 +258,10 @@ impl Process {
         match self.event().await {
             Some(Event::Exited { status, cpu_micros, max_rss_kib, leftovers }) => Report::Ended(Ended {
                 exit: Exit::from_status(status),
-                cpu: Duration::from_micros(cpu_micros),
-                max_rss_bytes: max_rss_kib.saturating_mul(1024),
+                usage: Some(Usage {
+                    cpu: Duration::from_micros(cpu_micros),
+                    max_rss_bytes: max_rss_kib.saturating_mul(1024),
+                }),
                 leftovers,
             }),
             Some(Event::Gone { ended }) => Report::Gone { ended },

@@ -11,9 +11,6 @@ use super::convert;
 use crate::machine::Machine;
 use crate::workspace::{Credential, GitSource, NewWorkspace};
 
-/// How long a call waits for a workspace to be made.
-const PATIENCE: Duration = Duration::from_secs(40);
-
 pub(super) struct Service(pub Arc<Machine>);
 
 #[tonic::async_trait]
@@ -32,7 +29,8 @@ impl WorkspaceService for Service {
             env: env.into_iter().collect(),
             python,
         };
-        let made = self.0.workspaces.create(new, PATIENCE).await?;
+        let patience = Duration::from_secs(self.0.config.create_wait_seconds);
+        let made = self.0.workspaces.create(new, patience).await?;
         let workspace = Some(convert::workspace(&made, &self.0.drawn.isolation));
         Ok(Response::new(v1::CreateWorkspaceResponse { workspace }))
     }

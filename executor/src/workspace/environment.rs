@@ -79,6 +79,8 @@ pub fn environment(
         ("USER", identity.name.clone()),
         ("LOGNAME", identity.name.clone()),
         ("RUNLET_WORKSPACE_ID", workspace.id.as_str().to_owned()),
+        // The data root may lie in a repository, which is none of the workspace's.
+        ("GIT_CEILING_DIRECTORIES", text(&workspace.paths.root)),
     ] {
         variables.insert(name.to_owned(), value);
     }

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::environment::find_program;
 use super::{Git, Paths, open_directory};
 use crate::error::{Error, Result};
-use crate::process::capture::{Captured, capture};
-use crate::process::spawn::{ATTACHMENT_PATH, Command, Spawner};
+use crate::process::capture::{Captured, capture, capture_until};
+use crate::process::spawn::{ATTACHMENT_PATH, Attachment, Command, Spawner};
 
 /// Longest URL accepted, in bytes.
 const MAX_URL: usize = 2048;
@@ -144,6 +145,8 @@ pub(super) struct Cloner<'a> {
     pub search_path: &'a [PathBuf],
     pub env: &'a BTreeMap<String, String>,
     pub limit: Duration,
+    /// Ends the clone when nobody wants it any more. Nothing of it runs once that is answered.
+    pub abandoned: &'a CancellationToken,
 }
 
 impl Cloner<'_> {
@@ -277,8 +280,14 @@ impl Run<'_> {
         ]);
         all.extend(arguments);
         let mut command = command(&self.git, &all, self.paths, self.cloner.search_path, self.cloner.env)?;
-        command.attachment = credential.map(|credential| credential_file(&credential.0));
-        capture(self.cloner.spawner, command, self.deadline.saturating_duration_since(Instant::now())).await
+        command.attachment = credential.map(|credential| Attachment::Bytes(credential_file(&credential.0)));
+        let over = async {
+            tokio::select! {
+                () = tokio::time::sleep_until(self.deadline) => {}
+                () = self.cloner.abandoned.cancelled() => {}
+            }
+        };
+        capture_until(self.cloner.spawner, command, over).await
     }
 
     /// git prints no credential that it was not given in a URL; this makes sure of it.
@@ -324,6 +333,7 @@ fn command(
         ("HOME", &paths.home.to_string_lossy()),
         ("TMPDIR", &paths.tmp.to_string_lossy()),
         ("LANG", "C.UTF-8"),
+        ("GIT_CEILING_DIRECTORIES", &paths.root.to_string_lossy()),
         ("GIT_ALLOW_PROTOCOL", "https"),
         ("GIT_TERMINAL_PROMPT", "0"),
         ("GIT_ASKPASS", "/bin/false"),

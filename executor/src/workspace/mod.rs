@@ -1,6 +1,7 @@
 //! Workspaces: directories with their own home, temporary directory and Python environment. Knows nothing of the jobs
 //! that run in them; whoever deletes a workspace ends those first.
 
+mod create;
 pub mod environment;
 mod git;
 mod python;
@@ -8,9 +9,7 @@ mod record;
 mod removal;
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, Permissions};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,6 +18,7 @@ use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use create::NewWorkspace;
 pub use git::{Credential, GitSource, GitStatus};
 pub use python::Python;
 
@@ -29,10 +29,7 @@ use crate::id::WorkspaceId;
 use crate::process::identity::Identity;
 use crate::process::spawn::Spawner;
 use crate::process::workers::Workers;
-use crate::store::{Store, is_conflict};
-
-/// Longest name of a workspace.
-const MAX_NAME: usize = 64;
+use crate::store::Store;
 
 /// A workspace as it is at one time.
 #[derive(Debug, Clone)]
@@ -115,23 +112,6 @@ impl Paths {
     }
 }
 
-/// What to make.
-#[derive(Debug, Clone, Default)]
-pub struct NewWorkspace {
-    /// Who asks.
-    pub principal: String,
-    /// Id of the request, if any.
-    pub request_id: Option<String>,
-    /// Name, if any.
-    pub name: Option<String>,
-    /// What to clone, if anything.
-    pub git: Option<GitSource>,
-    /// Variables for every command.
-    pub env: BTreeMap<String, String>,
-    /// Whether to make a Python environment.
-    pub python: bool,
-}
-
 /// All workspaces of a data root.
 #[derive(Debug)]
 pub struct Workspaces {
@@ -145,6 +125,7 @@ pub struct Workspaces {
     clone_limit: Duration,
     git_env: BTreeMap<String, String>,
     tasks: TaskTracker,
+    stopping: CancellationToken,
     known: Mutex<HashMap<WorkspaceId, Arc<Entry>>>,
 }
 
@@ -190,13 +171,25 @@ pub struct Parts {
     pub git_env: BTreeMap<String, String>,
     /// Where work that outlives its caller is tracked.
     pub tasks: TaskTracker,
+    /// Cancelled when the executor stops: nothing is made from then on.
+    pub stopping: CancellationToken,
 }
 
 impl Workspaces {
     /// Takes up the workspaces on record. What was half made or half removed is removed.
     pub async fn load(parts: Parts) -> Result<Self> {
-        let Parts { store, root, identity, workers, spawner, search_path, clone_limit, git_env, tasks } =
-            parts;
+        let Parts {
+            store,
+            root,
+            identity,
+            workers,
+            spawner,
+            search_path,
+            clone_limit,
+            git_env,
+            tasks,
+            stopping,
+        } = parts;
         let python =
             Arc::new(Python::new(&root, identity.clone(), Arc::clone(&spawner), search_path.clone()));
         let this = Self {
@@ -210,6 +203,7 @@ impl Workspaces {
             clone_limit,
             git_env,
             tasks,
+            stopping,
             known: Mutex::new(HashMap::new()),
         };
         for row in this.store.workspaces().await? {
@@ -236,156 +230,6 @@ impl Workspaces {
         Arc::clone(&self.python)
     }
 
-    /// Makes a workspace; a request seen before returns the workspace it made. What takes longer than `patience` goes on,
-    /// and the workspace is returned as it is by then. Making it goes on too when the caller goes away.
-    pub async fn create(self: &Arc<Self>, new: NewWorkspace, patience: Duration) -> Result<Arc<Workspace>> {
-        check_name(new.name.as_deref())?;
-        environment::check(&new.env)?;
-        let source = new.git.map(git::Checked::new).transpose()?;
-        if let Some(known) = self.of_request(&new.principal, new.request_id.as_deref()) {
-            return Ok(known);
-        }
-        let id = WorkspaceId::generate()?;
-        let mut workspace = Workspace {
-            seq: 0,
-            name: new.name,
-            state: State::Creating,
-            principal: new.principal,
-            request_id: new.request_id,
-            created: OffsetDateTime::now_utc(),
-            git: None,
-            python_version: None,
-            env: new.env,
-            notes: Vec::new(),
-            paths: Paths::new(&self.root.workspaces, &id),
-            id,
-        };
-        workspace.seq = self.insert(&workspace).await?;
-        let entry = match self.begin(&workspace) {
-            Ok(entry) => entry,
-            Err(error) => {
-                self.forget(&workspace).await;
-                return Err(error);
-            }
-        };
-        let gate = Arc::clone(&entry.gate).read_owned().await;
-        let (this, its, python) = (Arc::clone(self), Arc::clone(&entry), new.python);
-        let making = self.tasks.spawn(async move {
-            let made = this.make(&its, workspace, source, python).await;
-            drop(gate);
-            made
-        });
-        match tokio::time::timeout(patience, making).await {
-            Err(_elapsed) => Ok(entry.now()),
-            Ok(Err(error)) => Err(Error::internal("making a workspace", error)),
-            Ok(Ok(Ok(()))) => Ok(entry.now()),
-            Ok(Ok(Err(error))) => {
-                // The caller learns why; nothing of it needs to stay.
-                self.forget(&entry.now()).await;
-                Err(error)
-            }
-        }
-    }
-
-    /// Makes the directories and takes the workspace up as one that is being made.
-    fn begin(&self, workspace: &Workspace) -> Result<Arc<Entry>> {
-        self.make_directories(&workspace.paths)?;
-        self.adopt(workspace.clone())
-    }
-
-    /// Furnishes a workspace. When that fails it stays as failed, with the reason among its notes, until somebody who
-    /// has learnt the reason deletes it.
-    async fn make(
-        &self,
-        entry: &Entry,
-        mut workspace: Workspace,
-        source: Option<git::Checked>,
-        python: bool,
-    ) -> Result<()> {
-        let furnished = tokio::select! {
-            furnished = self.furnish(&mut workspace, source, python) => furnished,
-            () = entry.abandoned.cancelled() => Err(Error::WorkspaceNotFound { workspace_id: workspace.id.to_string() }),
-        };
-        workspace.state = if furnished.is_ok() { State::Ready } else { State::Failed };
-        if let Err(error) = &furnished {
-            workspace.notes.push(error.to_string());
-        }
-        let recorded = self.store.finish_workspace(record::to_row(&workspace)).await;
-        entry.set(workspace);
-        furnished.and(recorded)
-    }
-
-    /// Removes what was made of a workspace that nobody wants. A rest on the disk goes at the next start.
-    async fn forget(&self, workspace: &Workspace) {
-        self.lock().remove(&workspace.id);
-        let _removed = removal::remove(&self.root.trash, &workspace.paths.root).await;
-        let _forgotten = self.store.remove_workspace(workspace.id.as_str().to_owned()).await;
-    }
-
-    async fn insert(&self, workspace: &Workspace) -> Result<i64> {
-        match self.store.insert_workspace(record::to_row(workspace)).await {
-            Err(error) if is_conflict(&error) => {
-                let name = workspace.name.clone().unwrap_or_default();
-                let rows = self.store.workspaces().await?;
-                match rows.into_iter().find(|row| row.name.as_ref() == Some(&name)) {
-                    Some(row) => Err(Error::WorkspaceExists { name, workspace_id: row.workspace_id }),
-                    None => Err(Error::invalid(
-                        "request_id",
-                        "the first request with this id is still being worked on",
-                    )),
-                }
-            }
-            other => other,
-        }
-    }
-
-    async fn furnish(
-        &self,
-        workspace: &mut Workspace,
-        source: Option<git::Checked>,
-        python: bool,
-    ) -> Result<()> {
-        if let Some(source) = source {
-            let cloner = git::Cloner {
-                spawner: &self.spawner,
-                search_path: &self.search_path,
-                env: &self.git_env,
-                limit: self.clone_limit,
-            };
-            let cloned = cloner.clone_into(&workspace.paths, source).await?;
-            workspace.git = Some(cloned.git);
-            workspace.notes.extend(cloned.notes);
-        }
-        if python {
-            match self.python.furnish(&workspace.paths, &self.workers).await {
-                Ok(version) => workspace.python_version = Some(version),
-                Err(error @ Error::ProgramMissing { .. }) => {
-                    workspace.notes.push(format!("no Python environment: {error}"));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// The directories belong to the jobs' user; nobody else may enter.
-    fn make_directories(&self, paths: &Paths) -> Result<()> {
-        for path in [&paths.root, &paths.work, &paths.home, &paths.tmp] {
-            let failed = |error: std::io::Error| Error::internal(format!("making {}", path.display()), error);
-            fs::create_dir(path).map_err(failed)?;
-            fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(failed)?;
-        }
-        // The root last: until then the jobs' user can't reach what is being made below it.
-        if self.identity.switch {
-            for path in [&paths.work, &paths.home, &paths.tmp, &paths.root] {
-                std::os::unix::fs::lchown(path, Some(self.identity.uid), Some(self.identity.gid)).map_err(
-                    |error| Error::internal(format!("giving {} to the jobs' user", path.display()), error),
-                )?;
-            }
-        }
-        Ok(())
-    }
-
     fn adopt(&self, workspace: Workspace) -> Result<Arc<Entry>> {
         let root = Root::new(open_directory(&workspace.paths.root)?, &workspace.paths.root);
         let id = workspace.id.clone();
@@ -393,7 +237,7 @@ impl Workspaces {
             workspace: Mutex::new(Arc::new(workspace)),
             root: Arc::new(root),
             gate: Arc::default(),
-            abandoned: CancellationToken::new(),
+            abandoned: self.stopping.child_token(),
         });
         self.lock().insert(id, Arc::clone(&entry));
         Ok(entry)
@@ -419,7 +263,13 @@ impl Workspaces {
         match workspace.state {
             State::Ready => {}
             State::Creating => {
-                return Err(Error::invalid("workspace_id", format!("{} is still being made", workspace.id)));
+                return Err(Error::invalid(
+                    "workspace_id",
+                    format!(
+                        "{} is still being made; get_workspace tells when its status is ready",
+                        workspace.id
+                    ),
+                ));
             }
             State::Failed => {
                 let why = workspace.notes.join("; ");
@@ -460,8 +310,11 @@ impl Workspaces {
         removal::disk_bytes(workspace.paths.root.clone()).await
     }
 
-    /// State of the working tree; `None` where the work directory is no repository.
+    /// State of the working tree; `None` where the work directory is no repository, or is not ready.
     pub async fn git_status(&self, workspace: &Workspace) -> Result<Option<GitStatus>> {
+        if workspace.state != State::Ready {
+            return Ok(None);
+        }
         git::status(&self.spawner, &self.search_path, &workspace.paths).await
     }
 
@@ -509,23 +362,4 @@ fn open_directory(path: &Path) -> Result<OwnedFd> {
         Mode::empty(),
     )
     .map_err(|error| Error::internal(format!("opening {}", path.display()), error))
-}
-
-fn check_name(name: Option<&str>) -> Result<()> {
-    let Some(name) = name else { return Ok(()) };
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(allowed) || name.starts_with(['.', '-'])
-    {
-        return Err(Error::invalid(
-            "name",
-            format!(
-                "a name has 1 to {MAX_NAME} of the characters A-Z a-z 0-9 . _ - and starts with none of . -; got '{}'",
-                name.chars().take(80).collect::<String>()
-            ),
-        ));
-    }
-    if WorkspaceId::parse(name).is_some() {
-        return Err(Error::invalid("name", "a name can't have the form of an id"));
-    }
-    Ok(())
 }

@@ -37,10 +37,24 @@ pub struct Python {
     template: OnceCell<Template>,
 }
 
+/// The template, made.
 #[derive(Debug, Clone)]
-struct Template {
+pub(super) struct Template {
     path: PathBuf,
     version: String,
+}
+
+impl Template {
+    /// Makes the environment of a workspace; returns Python's version.
+    pub(super) async fn furnish(&self, paths: &Paths, workers: &Workers) -> Result<String> {
+        let (source, target) = (open_directory(&self.path)?, open_directory(&paths.root)?);
+        let (old, new) = (self.path.clone(), paths.venv.clone());
+        workers
+            .run(move || copy_environment(&source, &target, &old, &new))
+            .await?
+            .map_err(|error| Error::internal(format!("making {}", paths.venv.display()), error))?;
+        Ok(self.version.clone())
+    }
 }
 
 impl Python {
@@ -64,19 +78,8 @@ impl Python {
         self.template().await.map(|_| ())
     }
 
-    /// Makes the environment of a workspace; returns Python's version.
-    pub(super) async fn furnish(&self, paths: &Paths, workers: &Workers) -> Result<String> {
-        let template = self.template().await?.clone();
-        let (source, target) = (open_directory(&template.path)?, open_directory(&paths.root)?);
-        let (old, new) = (template.path, paths.venv.clone());
-        workers
-            .run(move || copy_environment(&source, &target, &old, &new))
-            .await?
-            .map_err(|error| Error::internal(format!("making {}", paths.venv.display()), error))?;
-        Ok(template.version)
-    }
-
-    async fn template(&self) -> Result<&Template> {
+    /// The template, once it is made.
+    pub(super) async fn template(&self) -> Result<&Template> {
         self.template.get_or_try_init(|| self.find_or_build()).await
     }
 
