@@ -219,10 +219,7 @@ impl Machine {
     }
 
     async fn version(&self, name: &str) -> Option<String> {
-        use rustix::fs::{Mode, OFlags};
         let program = environment::find_program(&self.search_path, name)?;
-        let cwd =
-            rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
         let path: Vec<String> =
             self.search_path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
         let command = Command {
@@ -232,7 +229,7 @@ impl Machine {
                 ("PATH".to_owned(), path.join(":")),
                 ("LANG".to_owned(), "C.UTF-8".to_owned()),
             ]),
-            cwd,
+            cwd: "/".into(),
             stdin: false,
             separate_stderr: true,
         };

@@ -41,7 +41,7 @@ mod search_tests;
 #[cfg(test)]
 mod write_tests;
 
-use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use tokio_util::task::TaskTracker;
 
@@ -103,9 +103,9 @@ impl Files {
         Self { workers, tasks, queue: Arc::default(), limits: Arc::new(limits) }
     }
 
-    /// Opens the directory at `path` for entering it.
-    pub async fn open_directory(&self, root: Arc<Root>, path: Vec<u8>) -> Result<OwnedFd> {
-        self.workers.run(move || root.open_directory(&path)).await?
+    /// Absolute path, links resolved, of the directory at `path`.
+    pub async fn directory(&self, root: Arc<Root>, path: Vec<u8>) -> Result<PathBuf> {
+        self.workers.run(move || root.path_of_directory(&path)).await?
     }
 
     /// Reads `range` of the file at `path`. A range past the end is empty. Fails with [`Error::FileTooLarge`] where the

@@ -97,21 +97,11 @@ impl Root {
         &self.path
     }
 
-    /// Opens the work directory, without following a link in its place.
-    pub fn open_work(&self) -> Result<OwnedFd> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat(&self.directory, "work", flags, Mode::empty()).map_err(|error| match error {
-            Errno::NOENT => Error::path("work", PathProblem::NotFound),
-            Errno::NOTDIR | Errno::LOOP => Error::path("work", PathProblem::NotADirectory),
-            other => Error::internal("open the work directory", other),
-        })
-    }
-
-    /// Opens the directory at `path` for entering it.
-    pub(super) fn open_directory(&self, path: &[u8]) -> Result<OwnedFd> {
+    /// Absolute path, links resolved, of the directory at `path`.
+    pub(super) fn path_of_directory(&self, path: &[u8]) -> Result<PathBuf> {
         let place = self.resolve(path)?;
         match place.target {
-            Target::Directory(directory) => Ok(directory),
+            Target::Directory(_) => Ok(place.path),
             Target::Entry { .. } => Err(place.problem(PathProblem::NotADirectory)),
             Target::Missing { .. } => Err(place.problem(PathProblem::NotFound)),
         }

@@ -264,7 +264,7 @@ impl Jobs {
         let id = live.fixed.id.clone();
         let claimed = self.shells.claim(&lease.workspace.id, &new.shell, &id, async || {
             let env = environment::environment(&lease.workspace, &self.search_path, &self.identity, &new.env);
-            shell::start(&self.spawner, Command::bash("", env, lease.root.open_work()?)).await
+            shell::start(&self.spawner, Command::bash("", env, lease.workspace.paths.work.clone())).await
         });
         let claim = match claimed.await {
             Ok(claim) => claim,
@@ -307,8 +307,8 @@ impl Jobs {
         let inserted = self.store.insert_job(record::to_row(job));
         let spawned = async {
             let cwd = match new.cwd.as_slice() {
-                [] => lease.root.open_work()?,
-                path => self.files.open_directory(Arc::clone(&lease.root), path.to_vec()).await?,
+                [] => lease.workspace.paths.work.clone(),
+                path => self.files.directory(Arc::clone(&lease.root), path.to_vec()).await?,
             };
             let env = environment::environment(&lease.workspace, &self.search_path, &self.identity, &new.env);
             let mut command = Command::bash(&new.text(), env, cwd);

@@ -19,13 +19,13 @@ const OOM_SCORE: &[u8] = b"500";
 pub(super) struct Program<'a> {
     argv: Vec<*const c_char>,
     envp: Vec<*const c_char>,
+    cwd: *const c_char,
     _strings: Vec<CString>,
     around: Surroundings<'a>,
 }
 
 /// What a program is made of besides its strings.
 pub(super) struct Surroundings<'a> {
-    pub cwd: BorrowedFd<'a>,
     pub stdio: [BorrowedFd<'a>; 3],
     pub attachment: Option<BorrowedFd<'a>>,
     pub identity: &'a Identity,
@@ -34,20 +34,22 @@ pub(super) struct Surroundings<'a> {
 
 impl<'a> Program<'a> {
     /// Prepares a program. Fails when a string holds a NUL.
-    pub(super) fn new(argv: Vec<Vec<u8>>, env: Vec<Vec<u8>>, around: Surroundings<'a>) -> io::Result<Self> {
-        let arguments = argv.len();
-        let strings = argv
-            .into_iter()
-            .chain(env)
-            .map(CString::new)
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(io::Error::other)?;
+    pub(super) fn new(
+        argv: Vec<Vec<u8>>,
+        env: Vec<Vec<u8>>,
+        cwd: Vec<u8>,
+        around: Surroundings<'a>,
+    ) -> io::Result<Self> {
+        let (arguments, variables) = (argv.len(), env.len());
+        let strings = argv.into_iter().chain(env).chain([cwd]).map(CString::new);
+        let strings = strings.collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
         let pointers = |strings: &[CString]| -> Vec<*const c_char> {
             strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
         };
         Ok(Self {
             argv: pointers(&strings[..arguments]),
-            envp: pointers(&strings[arguments..]),
+            envp: pointers(&strings[arguments..arguments + variables]),
+            cwd: strings[arguments + variables].as_ptr(),
             _strings: strings,
             around,
         })
@@ -130,7 +132,7 @@ fn execute(program: &Program<'_>) -> Stage {
         {
             return Stage::User;
         }
-        if libc::fchdir(around.cwd.as_raw_fd()) < 0 {
+        if libc::chdir(program.cwd) < 0 {
             return Stage::Directory;
         }
         if let Some(attachment) = around.attachment {

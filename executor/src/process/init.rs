@@ -24,7 +24,7 @@ pub(super) struct Common {
 
 /// Runs a job in this process, which was forked for it; never returns.
 pub(super) fn run(request: Request, descriptors: Descriptors, common: &Common) -> ! {
-    let Descriptors { control, cwd, stdio, attachment } = descriptors;
+    let Descriptors { control, stdio, attachment } = descriptors;
     let _named = rustix::thread::set_name(c"runlet-init");
     if rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_err() {
         report(control.as_fd(), Event::Failed { stage: Stage::Fork, errno: libc::EINVAL });
@@ -32,8 +32,8 @@ pub(super) fn run(request: Request, descriptors: Descriptors, common: &Common) -
     }
     let started = child_signals()
         .map_err(|error| (Stage::Fork, error.raw_os_error().unwrap_or(libc::EIO)))
-        .and_then(|signals| Ok((start(request, &cwd, &stdio, attachment.as_ref(), common)?, signals)));
-    drop((cwd, stdio, attachment));
+        .and_then(|signals| Ok((start(request, &stdio, attachment.as_ref(), common)?, signals)));
+    drop((stdio, attachment));
     match started {
         Ok((program, signals)) => {
             report(control.as_fd(), Event::Started { pid: program });
@@ -50,20 +50,18 @@ pub(super) fn run(request: Request, descriptors: Descriptors, common: &Common) -
 
 fn start(
     request: Request,
-    cwd: &OwnedFd,
     stdio: &[OwnedFd; 3],
     attachment: Option<&OwnedFd>,
     common: &Common,
 ) -> Result<i32, (Stage, i32)> {
-    let Request { argv, env, has_attachment: _ } = request;
+    let Request { argv, env, cwd, has_attachment: _ } = request;
     let around = Surroundings {
-        cwd: cwd.as_fd(),
         stdio: [stdio[0].as_fd(), stdio[1].as_fd(), stdio[2].as_fd()],
         attachment: attachment.map(AsFd::as_fd),
         identity: &common.identity,
         open_files: common.open_files,
     };
-    Program::new(argv, env, around).map_err(|_| (Stage::Execute, libc::EINVAL))?.start()
+    Program::new(argv, env, cwd, around).map_err(|_| (Stage::Execute, libc::EINVAL))?.start()
 }
 
 /// Waits for the end of the whole tree, obeying the executor meanwhile; returns how many processes were there when it

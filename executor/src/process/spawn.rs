@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -41,8 +42,8 @@ pub struct Command {
     pub attachment: Option<Attachment>,
     /// The whole environment.
     pub env: BTreeMap<String, String>,
-    /// Directory to start in.
-    pub cwd: OwnedFd,
+    /// Absolute path of the directory to start in. It is entered with the rights of the jobs' user, where jobs are.
+    pub cwd: PathBuf,
     /// Whether standard input is a pipe; otherwise it is empty.
     pub stdin: bool,
     /// Whether standard error has a pipe of its own.
@@ -51,7 +52,7 @@ pub struct Command {
 
 impl Command {
     /// bash running `text`, which may have any length.
-    pub fn bash(text: &str, env: BTreeMap<String, String>, cwd: OwnedFd) -> Self {
+    pub fn bash(text: &str, env: BTreeMap<String, String>, cwd: PathBuf) -> Self {
         let bash = b"/bin/bash".to_vec();
         let (argv, attachment) = if text.len() > MAX_ARGUMENT_BYTES {
             (vec![bash, ATTACHMENT_PATH.into()], Some(Attachment::Bytes(text.as_bytes().to_vec())))
@@ -185,13 +186,10 @@ impl Spawner {
                 .map(|(name, value)| format!("{name}={value}").into_bytes())
                 .collect(),
             has_attachment: attachment.is_some(),
+            cwd: command.cwd.into_os_string().into_encoded_bytes(),
         };
-        let descriptors = Descriptors {
-            control: control_end,
-            cwd: command.cwd,
-            stdio: [stdin_end, stdout_end, stderr_end],
-            attachment,
-        };
+        let descriptors =
+            Descriptors { control: control_end, stdio: [stdin_end, stdout_end, stderr_end], attachment };
         self.send(&request, &descriptors).await?;
         drop(descriptors);
         let control = StdUnixStream::from(nonblocking(control)?);

@@ -70,8 +70,9 @@ fn run(identity: Identity, veil: &Veil, socket: OwnedFd) -> io::Result<()> {
     rustix::process::setsid()?;
     let _named = rustix::thread::set_name(c"runlet-spawner");
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    // Mapping users takes files of this process that belong to root while it is not dumpable. No job lives yet.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;
     let drawn = veil.draw(&identity);
-    // Entering a user namespace resets it, so it comes after the veil.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let greeting = match &drawn {
         Ok(drawn) => ["ok", &drawn.isolation]

@@ -107,7 +107,6 @@ impl Veil {
 
     /// Enters a mount namespace in which `directory` is empty but for the way to the workspaces.
     fn cover(&self, directory: &Path, user_namespace: bool) -> io::Result<()> {
-        let workspaces = open_directory(&self.workspaces)?;
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         if user_namespace {
             unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS)?;
@@ -118,6 +117,8 @@ impl Veil {
             unshare(UnshareFlags::NEWNS)?;
         }
         mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+        // Opened in the new namespace: a mount of another one can't be bound.
+        let workspaces = open_directory(&self.workspaces)?;
         let empty = |path: &Path| {
             mount(
                 "runlet-veil",

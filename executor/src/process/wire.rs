@@ -19,8 +19,8 @@ pub(super) const ATTACHMENT: i32 = 3;
 /// socket's buffer by default (net.core.wmem_default).
 const INLINE_BYTES: usize = 96 << 10;
 
-/// Descriptors in a request at most: control, cwd, stdin, stdout, stderr, attachment, request.
-const MAX_DESCRIPTORS: usize = 7;
+/// Descriptors in a request at most: control, stdin, stdout, stderr, attachment, request.
+const MAX_DESCRIPTORS: usize = 6;
 
 /// What to execute. The strings hold no NUL.
 #[derive(Clone, PartialEq, Message)]
@@ -34,6 +34,9 @@ pub(super) struct Request {
     /// A memory file goes with the request, which the program finds at [`ATTACHMENT`].
     #[prost(bool, tag = "3")]
     pub has_attachment: bool,
+    /// Absolute path of the directory to start in, as jobs see it.
+    #[prost(bytes = "vec", tag = "4")]
+    pub cwd: Vec<u8>,
 }
 
 /// Descriptors of a request.
@@ -41,8 +44,6 @@ pub(super) struct Request {
 pub(super) struct Descriptors {
     /// The init's end of the control socket.
     pub control: OwnedFd,
-    /// Directory to start in.
-    pub cwd: OwnedFd,
     /// Standard input, output and error.
     pub stdio: [OwnedFd; 3],
     /// What the program finds at [`ATTACHMENT`].
@@ -57,7 +58,7 @@ pub(super) fn send_request(
 ) -> io::Result<()> {
     let body = request.encode_to_vec();
     let spilled = if body.len() > INLINE_BYTES { Some(memory_file("runlet-request", &body)?) } else { None };
-    let mut fds = vec![descriptors.control.as_fd(), descriptors.cwd.as_fd()];
+    let mut fds = vec![descriptors.control.as_fd()];
     fds.extend(descriptors.stdio.iter().map(AsFd::as_fd));
     fds.extend(descriptors.attachment.iter().map(AsFd::as_fd));
     fds.extend(spilled.iter().map(AsFd::as_fd));
@@ -98,7 +99,7 @@ pub(super) fn receive_request(
         })
         .flatten();
     let mut next = || fds.next().ok_or_else(|| io::Error::other("a request lacks a descriptor"));
-    let (control, cwd) = (next()?, next()?);
+    let control = next()?;
     let stdio = [next()?, next()?, next()?];
     let mut rest: Vec<OwnedFd> = fds.collect();
     let body = if buffer[0] == 1 {
@@ -109,7 +110,7 @@ pub(super) fn receive_request(
     };
     let request = Request::decode(body.as_slice()).map_err(io::Error::other)?;
     let attachment = if request.has_attachment { rest.pop() } else { None };
-    Ok(Some((request, Descriptors { control, cwd, stdio, attachment })))
+    Ok(Some((request, Descriptors { control, stdio, attachment })))
 }
 
 /// A sealed file in memory that holds `content`.
@@ -293,11 +294,15 @@ mod tests {
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
         let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
         for size in [1, INLINE_BYTES - 20, INLINE_BYTES, 3 << 20] {
-            let request = Request { argv: vec![vec![b'x'; size]], env: vec![], has_attachment: true };
+            let request = Request {
+                argv: vec![vec![b'x'; size]],
+                env: vec![],
+                has_attachment: true,
+                cwd: b"/".to_vec(),
+            };
             let attachment = memory_file("attachment", b"echo hi").unwrap();
             let sent = Descriptors {
                 control: null(),
-                cwd: null(),
                 stdio: [null(), null(), null()],
                 attachment: Some(attachment),
             };

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::environment::find_program;
-use super::{Git, Paths, open_directory};
+use super::{Git, Paths};
 use crate::error::{Error, Result};
 use crate::process::capture::{Captured, capture, capture_until};
 use crate::process::spawn::{ATTACHMENT_PATH, Attachment, Command, Spawner};
@@ -352,14 +352,7 @@ fn command(
     let argv = std::iter::once(git.as_os_str().as_encoded_bytes().to_vec())
         .chain(arguments.iter().map(|argument| argument.as_bytes().to_vec()))
         .collect();
-    Ok(Command {
-        argv,
-        attachment: None,
-        env,
-        cwd: open_directory(&paths.work)?,
-        stdin: false,
-        separate_stderr: true,
-    })
+    Ok(Command { argv, attachment: None, env, cwd: paths.work.clone(), stdin: false, separate_stderr: true })
 }
 
 /// State of the working tree in a workspace. `None` where there is none, or git is missing or too slow.

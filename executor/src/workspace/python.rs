@@ -134,7 +134,7 @@ impl Python {
             argv,
             attachment: None,
             env: BTreeMap::from([("LANG".to_owned(), "C.UTF-8".to_owned())]),
-            cwd: open_directory(&self.workspaces)?,
+            cwd: "/".into(),
             stdin: false,
             separate_stderr: true,
         };
