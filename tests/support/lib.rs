@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that can't go on must fail")]
 
 pub mod client;
+pub mod git;
+pub mod jobs;
 pub mod probe;
 pub mod wait;
 pub mod world;

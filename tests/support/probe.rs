@@ -56,3 +56,13 @@ pub fn zombies(parent: u32) -> Vec<u32> {
         })
         .collect()
 }
+
+/// Children of a process, their children and so on.
+pub fn descendants(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let direct: Vec<u32> =
+        children.flat_map(|list| list.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>()).collect();
+    let below: Vec<u32> = direct.iter().flat_map(|&child| descendants(child)).collect();
+    [direct, below].concat()
+}

@@ -26,9 +26,25 @@ pub struct Builder {
     gateway: Vec<(String, String)>,
     root_mode: Option<u32>,
     executor_wrapper: Vec<String>,
+    user: Option<u32>,
+    gateway_program: Option<String>,
 }
 
 impl Builder {
+    /// Starts another program as the gateway, named from where cargo puts the programs.
+    pub fn gateway_program(mut self, name: &str) -> Self {
+        self.gateway_program = Some(name.to_owned());
+        self
+    }
+
+    /// Starts both programs as the user with this number, which takes root.
+    pub fn user(mut self, uid: u32) -> Self {
+        let switch = format!("setpriv --reuid={uid} --regid={uid} --clear-groups --");
+        self.executor_wrapper = switch.split(' ').map(str::to_owned).collect();
+        self.user = Some(uid);
+        self
+    }
+
     /// Sets a variable of the executor.
     pub fn executor(mut self, name: &str, value: impl Into<String>) -> Self {
         self.executor.push((name.to_owned(), value.into()));
@@ -58,6 +74,9 @@ impl Builder {
         let directory = tempfile::Builder::new().prefix("runlet-test-").tempdir().unwrap();
         let mode = self.root_mode.unwrap_or(0o755);
         fs::set_permissions(directory.path(), Permissions::from_mode(mode)).unwrap();
+        if let Some(uid) = self.user {
+            std::os::unix::fs::chown(directory.path(), Some(uid), Some(uid)).unwrap();
+        }
         let mut world = World { directory, builder: self, executor: None, gateways: Vec::new() };
         world.start_executor().await;
         world.start_gateway().await;
@@ -146,15 +165,7 @@ impl World {
 
     /// Starts the executor and waits until it answers.
     pub async fn start_executor(&mut self) {
-        let program = program("runlet-executor");
-        let mut command = match self.builder.executor_wrapper.split_first() {
-            None => Command::new(program),
-            Some((wrapper, arguments)) => {
-                let mut command = Command::new(wrapper);
-                command.args(arguments).arg(program);
-                command
-            }
-        };
+        let mut command = through(&self.builder.executor_wrapper, &program("runlet-executor"));
         command.env("SANDBOX_ROOT", self.root()).env("RUNLET_SOCKET", self.socket());
         command.env("RUNLET_LOG_FORMAT", "json").env_remove("SANDBOX_TOKEN");
         command.envs(self.builder.executor.iter().map(|(name, value)| (name, value)));
@@ -169,7 +180,27 @@ impl World {
 
     /// Starts one more gateway and waits until it reaches the executor; returns its number.
     pub async fn start_gateway(&mut self) -> usize {
-        let mut command = Command::new(program("runlet-gateway"));
+        let number = self.launch_gateway().await;
+        let ready = format!("{}/readyz", self.gateways[number].base);
+        wait::until("the gateway to reach the executor", START, async || {
+            reqwest::get(&ready).await.is_ok_and(|answer| answer.status() == 200)
+        })
+        .await;
+        number
+    }
+
+    /// Starts one more gateway, whether or not it reaches the executor; returns its client.
+    pub async fn try_gateway(&mut self) -> Client {
+        let number = self.launch_gateway().await;
+        self.client_of(number)
+    }
+
+    async fn launch_gateway(&mut self) -> usize {
+        // A wrapper that switches the user is for both.
+        let wrapper =
+            if self.builder.user.is_some() { self.builder.executor_wrapper.as_slice() } else { &[] };
+        let name = self.builder.gateway_program.as_deref().unwrap_or("runlet-gateway");
+        let mut command = through(wrapper, &program(name));
         command
             .env("SANDBOX_TOKEN", TOKEN)
             .env("RUNLET_LISTEN", "127.0.0.1:0")
@@ -184,11 +215,6 @@ impl World {
         })
         .await;
         let base = format!("http://{}", address.unwrap());
-        let ready = format!("{base}/readyz");
-        wait::until("the gateway to reach the executor", START, async || {
-            reqwest::get(&ready).await.is_ok_and(|answer| answer.status() == 200)
-        })
-        .await;
         self.gateways.push(Gateway { program, base });
         self.gateways.len() - 1
     }
@@ -209,6 +235,18 @@ impl World {
     /// Waits until the executor has ended and returns its exit status.
     pub async fn executor_ended(&mut self) -> std::process::ExitStatus {
         self.executor.as_mut().expect("an executor").child.wait().await.unwrap()
+    }
+
+    /// Kills the executor with signal 9 and waits until it is gone.
+    pub async fn kill_executor(&mut self) {
+        self.signal_executor(rustix::process::Signal::KILL);
+        self.executor_ended().await;
+    }
+
+    /// Process id of the spawner, as noted in the data root.
+    pub fn spawner_pid(&self) -> u32 {
+        let noted = fs::read_to_string(self.root().join("spawner")).unwrap();
+        noted.split(' ').next().unwrap().parse().unwrap()
     }
 
     /// Waits until a gateway has ended and returns its exit status.
@@ -243,6 +281,13 @@ impl Program {
     pub fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
+}
+
+fn through(wrapper: &[String], program: &Path) -> Command {
+    let Some((first, arguments)) = wrapper.split_first() else { return Command::new(program) };
+    let mut command = Command::new(first);
+    command.args(arguments).arg(program);
+    command
 }
 
 fn address_in(line: &str) -> Option<String> {
