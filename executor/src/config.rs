@@ -62,6 +62,10 @@ pub struct Config {
     #[arg(long, env = "RUNLET_CREATE_WAIT_SECONDS", default_value_t = 40, hide = true)]
     pub create_wait_seconds: u64,
 
+    /// Make the template of Python environments at the start, so that the first workspace need not wait for it.
+    #[arg(long, env = "RUNLET_PREPARE_PYTHON", default_value_t = true, action = clap::ArgAction::Set)]
+    pub prepare_python: bool,
+
     /// Seconds between TERM and KILL for jobs when the executor stops.
     #[arg(long, env = "RUNLET_STOP_GRACE_SECONDS", default_value_t = 5)]
     pub stop_grace_seconds: u64,

@@ -152,7 +152,9 @@ impl Machine {
     pub fn start_background(self: &Arc<Self>) {
         let this = Arc::clone(self);
         self.background(async move {
-            if let Err(error) = this.workspaces.python().prepare().await {
+            if this.config.prepare_python
+                && let Err(error) = this.workspaces.python().prepare().await
+            {
                 tracing::warn!(error = %error, cause = ?error, "no Python environments can be made");
             }
             this.programs().await;

@@ -168,6 +168,8 @@ impl World {
         let mut command = through(&self.builder.executor_wrapper, &program("runlet-executor"));
         command.env("SANDBOX_ROOT", self.root()).env("RUNLET_SOCKET", self.socket());
         command.env("RUNLET_LOG_FORMAT", "json").env_remove("SANDBOX_TOKEN");
+        // Seconds of work that most tests have no use for.
+        command.env("RUNLET_PREPARE_PYTHON", "false");
         command.envs(self.builder.executor.iter().map(|(name, value)| (name, value)));
         let started = Program::start(command);
         wait::until("the executor's socket", START, async || {
