@@ -7,7 +7,7 @@ use std::process::{ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{clients, http, token};
@@ -155,6 +155,9 @@ struct Place {
 struct Pair {
     executor: Child,
     gateway: Child,
+    /// Our ends of their standard inputs, by which they see that this process lives. Waiting for a child would close
+    /// what is left in it.
+    _inputs: [Option<ChildStdin>; 2],
 }
 
 impl Pair {
@@ -173,10 +176,10 @@ impl Pair {
             gateway.env_remove("SANDBOX_TOKEN").env("SANDBOX_TOKEN_FILE", &place.token_file);
         }
         let started = |name: &str, error| Problem::io(format!("starting {name}"), error);
-        Ok(Self {
-            executor: executor.spawn().map_err(|error| started("runlet-executor", error))?,
-            gateway: gateway.spawn().map_err(|error| started("runlet-gateway", error))?,
-        })
+        let mut executor = executor.spawn().map_err(|error| started("runlet-executor", error))?;
+        let mut gateway = gateway.spawn().map_err(|error| started("runlet-gateway", error))?;
+        let inputs = [executor.stdin.take(), gateway.stdin.take()];
+        Ok(Self { executor, gateway, _inputs: inputs })
     }
 
     /// Waits until the gateway reaches the executor.
