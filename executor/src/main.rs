@@ -33,8 +33,8 @@ fn start_log(config: &Config) -> Result<(), String> {
     let filter = EnvFilter::try_new(&config.log).map_err(|error| error.to_string())?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match config.log_format.as_str() {
-        "json" => log.json().init(),
-        _ => log.init(),
+        "json" => log.json().flatten_event(true).init(),
+        _ => log.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),
     }
     Ok(())
 }

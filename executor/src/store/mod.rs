@@ -16,10 +16,29 @@ pub use workspaces::WorkspaceRow;
 
 use crate::error::{Error, Result};
 
+/// Pages after which the write-ahead log is taken over into the file, which takes a sync: 32 MiB, some thousand jobs.
+const CHECKPOINT_PAGES: u32 = 8192;
+
 /// Calls that may wait for the thread; a further caller waits for a place.
 const QUEUE: usize = 1024;
 
-type Call = Box<dyn FnOnce(&mut Connection) + Send>;
+type Call = Box<dyn FnOnce(&mut Database) + Send>;
+
+/// The connection, and the durability it is set to.
+struct Database {
+    connection: Connection,
+    durability: Durability,
+}
+
+impl Database {
+    fn set_durability(&mut self, durability: Durability) -> rusqlite::Result<()> {
+        if self.durability != durability {
+            self.connection.pragma_update(None, "synchronous", durability.level())?;
+            self.durability = durability;
+        }
+        Ok(())
+    }
+}
 
 /// What the thread is told.
 enum Message {
@@ -47,6 +66,15 @@ pub enum Durability {
     Machine,
 }
 
+impl Durability {
+    const fn level(self) -> &'static str {
+        match self {
+            Self::Process => "NORMAL",
+            Self::Machine => "FULL",
+        }
+    }
+}
+
 impl Store {
     /// Opens the database, checks it, and brings it to the present version.
     pub fn open(path: &Path) -> Result<Self> {
@@ -55,7 +83,8 @@ impl Store {
         };
         let mut connection = Connection::open(path).map_err(failed)?;
         connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
-        connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
+        connection.pragma_update(None, "synchronous", Durability::Machine.level()).map_err(failed)?;
+        connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).map_err(failed)?;
         connection.pragma_update(None, "foreign_keys", "ON").map_err(failed)?;
         let sound: String =
             connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(failed)?;
@@ -70,8 +99,9 @@ impl Store {
         let thread = std::thread::Builder::new()
             .name("runlet-records".to_owned())
             .spawn(move || {
+                let mut database = Database { connection, durability: Durability::Machine };
                 while let Some(Message::Call(call)) = queue.blocking_recv() {
-                    call(&mut connection);
+                    call(&mut database);
                 }
             })
             .map_err(|error| Error::internal("starting the records' thread", error))?;
@@ -94,10 +124,18 @@ impl Store {
         action: &'static str,
         work: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
+        self.run(action, |database| work(&mut database.connection)).await
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        action: &'static str,
+        work: impl FnOnce(&mut Database) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T> {
         let (answer, result) = oneshot::channel();
-        let call: Call = Box::new(move |connection| {
+        let call: Call = Box::new(move |database| {
             // The caller may be gone.
-            let _unheard = answer.send(work(connection)).is_err();
+            let _unheard = answer.send(work(database)).is_err();
         });
         self.calls.send(Message::Call(call)).await.map_err(|_| Error::ShuttingDown)?;
         match result.await {
@@ -115,10 +153,9 @@ impl Store {
         durability: Durability,
         work: impl FnOnce(&rusqlite::Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.call(action, move |connection| {
-            let level = if durability == Durability::Machine { "FULL" } else { "NORMAL" };
-            connection.pragma_update(None, "synchronous", level)?;
-            let transaction = connection.transaction()?;
+        self.run(action, move |database| {
+            database.set_durability(durability)?;
+            let transaction = database.connection.transaction()?;
             let value = work(&transaction)?;
             transaction.commit()?;
             Ok(value)
