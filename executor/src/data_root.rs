@@ -1,11 +1,19 @@
 //! The data root: its layout, its lock, and what is cleared away when an executor takes it over.
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
-use std::io::{Read, Seek, Write};
+use std::io::{Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::process::lifetime;
+
+/// How long the processes of an executor that was killed may take to go.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether they have gone.
+const LOOK_PERIOD: rustix::thread::Timespec = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
 /// The directories of a data root. It is locked as long as this lives.
 #[derive(Debug)]
@@ -20,8 +28,6 @@ pub struct DataRoot {
     pub trash: PathBuf,
     /// `runlet.db`: the records.
     pub records: PathBuf,
-    /// `spawner`: process id and start time of the spawner.
-    pub spawner: PathBuf,
     _lock: File,
 }
 
@@ -32,13 +38,16 @@ impl DataRoot {
         create_directory(path, if shared { 0o711 } else { 0o700 })?;
         let path = fs::canonicalize(path)
             .map_err(|error| Error::internal(format!("opening SANDBOX_ROOT {}", path.display()), error))?;
+        if path.to_str().is_none() {
+            // Jobs see the path in their environment, and clients in results.
+            return Err(Error::invalid("SANDBOX_ROOT", format!("{} is not valid UTF-8", path.display())));
+        }
         let lock = take_lock(&path)?;
         let root = Self {
             workspaces: path.join("workspaces"),
             logs: path.join("logs"),
             trash: path.join("trash"),
             records: path.join("runlet.db"),
-            spawner: path.join("spawner"),
             path,
             _lock: lock,
         };
@@ -71,31 +80,43 @@ fn create_directory(path: &Path, mode: u32) -> Result<()> {
 }
 
 /// Takes the lock of a data root. The file is never removed, so that two executors never lock two files.
+///
+/// The spawner and the inits of jobs inherit the lock. So after an executor was killed it is held until the last of its
+/// jobs has been ended; that is waited for.
 fn take_lock(root: &Path) -> Result<File> {
     let path = root.join(".lock");
     let failed = |error: std::io::Error| Error::internal(format!("locking {}", path.display()), error);
     let mut file =
         OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut holder = String::new();
-            let _unreadable = file.read_to_string(&mut holder).is_err();
-            return Err(Error::internal(
-                format!("locking {}", path.display()),
-                format!(
-                    "the data root is in use by the executor with process id {}; stop that one first, or set SANDBOX_ROOT \
-                     to another directory",
-                    holder.trim()
-                ),
-            ));
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => break,
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        Err(TryLockError::Error(error)) => return Err(failed(error)),
+        let holder = fs::read_to_string(&path).unwrap_or_default();
+        let (pid, start) = holder.trim().split_once(' ').unwrap_or((holder.trim(), ""));
+        if pid.parse().is_ok_and(|pid| lifetime::start_time(pid).is_some_and(|now| now == start)) {
+            let advice = "stop that one first, or set SANDBOX_ROOT to another directory";
+            let why = format!("the data root is in use by the executor with process id {pid}; {advice}");
+            return Err(Error::internal(format!("locking {}", path.display()), why));
+        }
+        if Instant::now() > deadline {
+            let why = format!(
+                "the executor with process id {pid} is gone from here, but not all processes of its jobs, or it runs in \
+                 another container; end them, or wait, then start again"
+            );
+            return Err(Error::internal(format!("locking {}", path.display()), why));
+        }
+        let _interrupted = rustix::thread::nanosleep(&LOOK_PERIOD);
     }
     file.set_permissions(Permissions::from_mode(0o600)).map_err(failed)?;
     file.set_len(0).map_err(failed)?;
     file.rewind().map_err(failed)?;
-    writeln!(file, "{}", std::process::id()).map_err(failed)?;
+    let pid = std::process::id();
+    let start = lifetime::start_time(pid).unwrap_or_default();
+    writeln!(file, "{pid} {start}").map_err(failed)?;
     Ok(file)
 }
 

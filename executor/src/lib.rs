@@ -42,7 +42,6 @@ pub fn run(config: Config) -> Result<()> {
     lifetime::harden()?;
     let identity = Identity::resolve(config.job_user.as_deref())?;
     let root = Arc::new(DataRoot::open(&config.root, identity.switch)?);
-    lifetime::await_previous_spawner(&root.spawner)?;
     let veil = Veil {
         root: root.path.clone(),
         workspaces: root.workspaces.clone(),
@@ -50,7 +49,6 @@ pub fn run(config: Config) -> Result<()> {
     };
     let (spawner, drawn) = fork_spawner(&identity, &veil)?;
     let spawner_pid = spawner.pid;
-    lifetime::note_spawner(&root.spawner, spawner_pid)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("runlet-executor")
@@ -108,10 +106,14 @@ async fn serve(
         let _late = tokio::time::timeout(DRAIN, &mut serving).await;
         Ok(())
     };
+    let at_once = || {
+        tracing::warn!("stopped at once; the spawner ends what is left");
+        Ok(())
+    };
     tokio::select! {
         stopped = orderly => stopped,
-        _ = terminate.recv() => Err(Error::ShuttingDown),
-        _ = interrupt.recv() => Err(Error::ShuttingDown),
+        _ = terminate.recv() => at_once(),
+        _ = interrupt.recv() => at_once(),
     }
 }
 

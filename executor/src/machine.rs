@@ -248,6 +248,7 @@ impl Machine {
     pub async fn stop(&self) -> Result<()> {
         self.tasks.close();
         self.stopping.cancel();
+        self.workspaces.abandon_all();
         let grace = Duration::from_secs(self.config.stop_grace_seconds);
         let (running, _leftovers) = self.jobs.end_all(None, grace).await?;
         self.tasks.wait().await;

@@ -11,6 +11,7 @@ use time::OffsetDateTime;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::python::Template;
 use super::{Entry, GitSource, Paths, State, Workspace, Workspaces, environment, git, record, removal};
 use crate::error::{Error, Result};
 use crate::id::WorkspaceId;
@@ -181,11 +182,7 @@ impl Workspaces {
             workspace.notes.extend(cloned.notes);
         }
         if python {
-            let template = tokio::select! {
-                template = self.python.template() => template,
-                () = abandoned.cancelled() => return Ok(()),
-            };
-            let furnished = match template {
+            let furnished = match self.template(abandoned).await {
                 Ok(template) => template.furnish(&workspace.paths, &self.workers).await,
                 Err(error) => Err(error),
             };
@@ -198,6 +195,21 @@ impl Workspaces {
             }
         }
         Ok(())
+    }
+
+    /// The template of Python environments. Making it goes on when this workspace is abandoned, for others wait for it too.
+    async fn template(&self, abandoned: &CancellationToken) -> Result<Template> {
+        let (python, stopping) = (Arc::clone(&self.python), self.stopping.clone());
+        let making = self.tasks.spawn(async move {
+            tokio::select! {
+                template = python.template() => template.cloned(),
+                () = stopping.cancelled() => Err(Error::ShuttingDown),
+            }
+        });
+        tokio::select! {
+            made = making => made.map_err(|error| Error::internal("making the Python template", error))?,
+            () = abandoned.cancelled() => Err(Error::ShuttingDown),
+        }
     }
 
     /// The directories belong to the jobs' user; nobody else may enter.
