@@ -1,24 +1,21 @@
 //! The gateway's own HTTP answers: JSON that says what is wrong and what to do.
 
-use std::convert::Infallible;
-
 use bytes::Bytes;
 use http::{
     HeaderValue, Response, StatusCode,
     header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER},
 };
-use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use serde_json::{Value, json};
 
-/// Body of every answer.
-pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
+/// Body of every request and answer.
+pub(crate) use axum::body::Body;
 
 /// Type of JSON.
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// JSON that is at hand.
 pub(crate) fn json_bytes(status: StatusCode, bytes: impl Into<Bytes>) -> Response<Body> {
-    let mut response = Response::new(Full::new(bytes.into()).boxed_unsync());
+    let mut response = Response::new(Body::from(bytes.into()));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response

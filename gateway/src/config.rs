@@ -44,7 +44,7 @@ struct Arguments {
     /// Tools to offer: sets (workspaces, jobs, files) or names of tools [default: all]
     #[arg(long, env = "RUNLET_TOOLSETS", value_delimiter = ',')]
     toolsets: Vec<String>,
-    /// What to log, in the syntax of tracing's EnvFilter; rmcp logs warnings only, unless it is named here
+    /// What to log, in the syntax of tracing's EnvFilter; rmcp logs errors only, unless it is named here
     #[arg(long, env = "RUNLET_LOG", default_value = "info")]
     log: String,
     /// Form of the log

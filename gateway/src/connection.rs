@@ -13,7 +13,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -57,7 +56,7 @@ impl Drop for Running {
 
 /// The body, whose request is at work until it has been sent.
 pub(crate) fn until_sent(body: Body, running: Running) -> Body {
-    RunningBody { body, _running: running }.boxed_unsync()
+    Body::new(RunningBody { body, _running: running })
 }
 
 struct RunningBody {
@@ -67,7 +66,7 @@ struct RunningBody {
 
 impl hyper::body::Body for RunningBody {
     type Data = Bytes;
-    type Error = std::convert::Infallible;
+    type Error = axum::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,

@@ -1,7 +1,18 @@
 //! What happens to a request, in order: route, host, origin, token, body, protocol. It knows nothing of tools.
 
-use std::{net::IpAddr, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::Duration,
+};
 
+use axum::{
+    Router,
+    extract::State,
+    middleware::{self, Next},
+    routing::{any, get},
+};
 use bytes::Bytes;
 use futures::FutureExt;
 use http::{
@@ -9,7 +20,7 @@ use http::{
     header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST},
 };
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Body as _;
 use rmcp::transport::{
     StreamableHttpServerConfig, StreamableHttpService,
     streamable_http_server::session::never::NeverSessionManager,
@@ -79,47 +90,30 @@ impl Gateway {
         })
     }
 
-    /// Answers a request that came from `peer`. A panic becomes a 500.
-    pub(crate) async fn handle(&self, peer: IpAddr, request: Request<Incoming>) -> Response<Body> {
-        let path = request.uri().path();
-        let route = match path.strip_suffix('/').filter(|path| !path.is_empty()).unwrap_or(path) {
-            "/mcp" => "/mcp",
-            "/healthz" | "/health" => "/healthz",
-            "/readyz" => "/readyz",
-            _ => "other",
-        };
-        let line = RequestLine::new(request.method().clone(), route);
-        let facts = Arc::clone(&line.facts);
-        let answer = async {
-            match route {
-                // Probes address a pod by its number and carry no token; they learn nothing.
-                "/healthz" | "/readyz" => self.probe(route, request.method()).await,
-                "/mcp" => self.mcp(peer, request, facts).await.unwrap_or_else(|refusal| refusal),
-                _ => answer::error(StatusCode::NOT_FOUND, "not_found", "nothing is here; MCP is at /mcp"),
-            }
-        };
-        let response = without_panic(answer).await;
-        line.follow(response)
-    }
-
-    async fn probe(&self, route: &str, method: &Method) -> Response<Body> {
-        if !matches!(*method, Method::GET | Method::HEAD) {
-            return answer::method_not_allowed("GET, HEAD");
-        }
-        if route == "/healthz" {
-            return answer::ok();
-        }
-        match self.link.check(READY_TIME).await {
-            Ok(()) => answer::ok(),
-            Err(reason) => answer::error(StatusCode::SERVICE_UNAVAILABLE, "not_ready", &reason),
-        }
+    /// The routes. Requests carry a [`Peer`].
+    pub(crate) fn router(self: Arc<Self>) -> Router {
+        // Probes address a pod by its number and carry no token; they learn nothing.
+        let alive = get(async || answer::ok());
+        let routes =
+            [("/mcp", any(mcp)), ("/healthz", alive.clone()), ("/health", alive), ("/readyz", get(ready))];
+        let routed = routes.into_iter().fold(Router::new(), |router, (path, handler)| {
+            // No redirect: a client would send its token once more, and perhaps elsewhere.
+            router.route(path, handler.clone()).route(&format!("{path}/"), handler)
+        });
+        routed
+            .method_not_allowed_fallback(async || answer::method_not_allowed("GET, HEAD"))
+            .fallback(async || {
+                answer::error(StatusCode::NOT_FOUND, "not_found", "nothing is here; MCP is at /mcp")
+            })
+            .layer(middleware::from_fn(observe))
+            .with_state(self)
     }
 
     /// `Err` is an answer too: that of a request which did not get to the protocol.
     async fn mcp(
         &self,
         peer: IpAddr,
-        mut request: Request<Incoming>,
+        mut request: Request<Body>,
         facts: Arc<Facts>,
     ) -> Result<Response<Body>, Response<Body>> {
         self.host_rules
@@ -176,7 +170,7 @@ impl Gateway {
         parts.extensions.insert(caller);
         let mcp = self.mcp.clone();
         let request = Request::from_parts(parts, Full::new(body));
-        let inner = async move { in_json(mcp.handle(request).await.map(BodyExt::boxed_unsync), &id).await };
+        let inner = async move { in_json(mcp.handle(request).await.map(Body::new), &id).await };
         Ok(match accept {
             Accept { events: false, .. } => inner.await,
             Accept { json: false, .. } => into_events(slow_to_events(inner.boxed()).await),
@@ -185,7 +179,7 @@ impl Gateway {
     }
 
     /// Reads the whole body, in time and within the limit.
-    async fn collect(&self, headers: &HeaderMap, body: Incoming) -> Result<Bytes, Response<Body>> {
+    async fn collect(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Response<Body>> {
         let limit = self.max_body_bytes;
         let announced =
             headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
@@ -211,6 +205,37 @@ impl Gateway {
     }
 }
 
+/// Where a request came from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer(pub(crate) IpAddr);
+
+async fn mcp(State(gateway): State<Arc<Gateway>>, request: Request<Body>) -> Response<Body> {
+    let peer = request.extensions().get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
+    let facts = request.extensions().get::<Arc<Facts>>().cloned().unwrap_or_default();
+    gateway.mcp(peer, request, facts).await.unwrap_or_else(|refusal| refusal)
+}
+
+async fn ready(State(gateway): State<Arc<Gateway>>) -> Response<Body> {
+    match gateway.link.check(READY_TIME).await {
+        Ok(()) => answer::ok(),
+        Err(reason) => answer::error(StatusCode::SERVICE_UNAVAILABLE, "not_ready", &reason),
+    }
+}
+
+/// Leaves a line in the log for each request, and turns a panic into a 500.
+async fn observe(mut request: Request<Body>, next: Next) -> Response<Body> {
+    let route = match request.uri().path() {
+        "/mcp" | "/mcp/" => "/mcp",
+        "/healthz" | "/healthz/" | "/health" | "/health/" => "/healthz",
+        "/readyz" | "/readyz/" => "/readyz",
+        _ => "other",
+    };
+    let line = RequestLine::new(request.method().clone(), route);
+    request.extensions_mut().insert(Arc::clone(&line.facts));
+    let response = without_panic(next.run(request)).await;
+    line.follow(response)
+}
+
 /// The answer, or a 500 when making it panics.
 async fn without_panic(answer: impl Future<Output = Response<Body>>) -> Response<Body> {
     AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|_| {
@@ -219,7 +244,7 @@ async fn without_panic(answer: impl Future<Output = Response<Body>>) -> Response
     })
 }
 
-fn drain(body: Incoming) {
+fn drain(body: Body) {
     tokio::spawn(tokio::time::timeout(DRAIN_TIME, async move {
         let mut body = Limited::new(body, DRAIN_BYTES);
         while let Some(Ok(_)) = body.frame().await {}
@@ -275,7 +300,7 @@ async fn in_json(response: Response<Body>, id: &Value) -> Response<Body> {
     }
     let text = match response.into_body().collect().await {
         Ok(body) => String::from_utf8_lossy(&body.to_bytes()).into_owned(),
-        Err(never) => match never {},
+        Err(error) => error.to_string(),
     };
     match status {
         // The content type was right, so what it could not read is the message.

@@ -5,6 +5,8 @@ mod accept;
 mod answer;
 mod auth;
 mod config;
+#[cfg(feature = "conformance")]
+mod conformance;
 mod connection;
 mod envelope;
 mod executor;
@@ -151,5 +153,5 @@ pub fn serve(
         hosts = config.host_rules.hosts().join(", "),
         "serving"
     );
-    Ok(server::serve(listener, gateway, stop))
+    Ok(server::serve(listener, gateway.router(), stop))
 }

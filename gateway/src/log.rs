@@ -10,7 +10,6 @@ use std::{
 
 use bytes::Bytes;
 use http::{Method, Response};
-use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 use tracing_subscriber::{EnvFilter, fmt};
 
@@ -22,8 +21,9 @@ use crate::{answer::Body, config::LogFormat};
 ///
 /// A sentence, when the filter can't be read.
 pub(crate) fn init(filter: &str, format: LogFormat) -> Result<(), String> {
-    // From debug on the SDK logs whole requests, with commands and contents; at info, three lines for each.
-    let quiet = if filter.contains("rmcp") { "" } else { ",rmcp=warn" };
+    // From debug on the SDK logs whole requests, with commands and contents; at info, three lines for each; its warnings
+    // repeat what clients sent, such as the name of a tool that does not exist.
+    let quiet = if filter.contains("rmcp") { "" } else { ",rmcp=error" };
     let filter = EnvFilter::try_new(format!("{filter}{quiet}"))
         .map_err(|error| format!("RUNLET_LOG: '{filter}': {error}"))?;
     let log = fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).with_target(false);
@@ -72,7 +72,7 @@ impl RequestLine {
     /// Lets the line follow the response to its end.
     pub(crate) fn follow(mut self, response: Response<Body>) -> Response<Body> {
         self.status = response.status().as_u16();
-        response.map(|body| LoggedBody { body, line: self }.boxed_unsync())
+        response.map(|body| Body::new(LoggedBody { body, line: self }))
     }
 }
 
@@ -104,7 +104,7 @@ struct LoggedBody {
 
 impl hyper::body::Body for LoggedBody {
     type Data = Bytes;
-    type Error = std::convert::Infallible;
+    type Error = axum::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,

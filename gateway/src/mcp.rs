@@ -104,6 +104,10 @@ impl ServerHandler for McpServer {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        #[cfg(feature = "conformance")]
+        if let Some(result) = crate::conformance::call(&request.name, &context).await {
+            return Ok(result.into());
+        }
         let Some(tool) = self.toolbox.find(&request.name) else {
             let message = format!("no tool is named '{}'; tools/list names them", request.name);
             return Err(ErrorData::invalid_params(message, None));

@@ -3,7 +3,9 @@
 
 use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
-use hyper::service::service_fn;
+use axum::{Router, body::Body};
+use http::Request;
+use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::{conn::auto, graceful::GracefulShutdown},
@@ -14,10 +16,11 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
 };
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
 
 use crate::{
     connection::{Activity, Timed, until_sent},
-    http::Gateway,
+    http::Peer,
 };
 
 const MAX_CONNECTIONS: usize = 1024;
@@ -31,7 +34,7 @@ const MAX_STREAMS: u32 = 256;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves connections from `listener` until `stop`, then lets what is under way end, for a while.
-pub(crate) async fn serve(listener: TcpListener, gateway: Arc<Gateway>, stop: CancellationToken) {
+pub(crate) async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
     let graceful = GracefulShutdown::new();
@@ -56,9 +59,9 @@ pub(crate) async fn serve(listener: TcpListener, gateway: Arc<Gateway>, stop: Ca
         match Arc::clone(&places).try_acquire_owned() {
             Ok(place) => {
                 let watcher = graceful.watcher();
-                let (builder, gateway) = (Arc::clone(&builder), Arc::clone(&gateway));
+                let (builder, router) = (Arc::clone(&builder), router.clone());
                 tokio::spawn(async move {
-                    let connection = Connection { stream, peer, gateway, place };
+                    let connection = Connection { stream, peer, router, place };
                     connection.serve(&builder, watcher).await;
                 });
             }
@@ -74,7 +77,7 @@ pub(crate) async fn serve(listener: TcpListener, gateway: Arc<Gateway>, stop: Ca
 struct Connection {
     stream: TcpStream,
     peer: SocketAddr,
-    gateway: Arc<Gateway>,
+    router: Router,
     place: OwnedSemaphorePermit,
 }
 
@@ -84,16 +87,18 @@ impl Connection {
         builder: &auto::Builder<TokioExecutor>,
         watcher: hyper_util::server::graceful::Watcher,
     ) {
-        let Self { stream, peer, gateway, place } = self;
+        let Self { stream, peer, router, place } = self;
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "can't set TCP_NODELAY");
         }
         let activity = Arc::new(Activity::default());
         let io = TokioIo::new(Timed::new(stream, Arc::clone(&activity)));
-        let service = service_fn(move |request| {
-            let (gateway, running) = (Arc::clone(&gateway), activity.begin());
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (router, running) = (router.clone(), activity.begin());
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(Peer(peer.ip()));
             async move {
-                let response = gateway.handle(peer.ip(), request).await;
+                let response = router.oneshot(request).await?;
                 Ok::<_, Infallible>(response.map(|body| until_sent(body, running)))
             }
         });

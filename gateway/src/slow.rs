@@ -13,7 +13,6 @@ use http::{
     HeaderValue, Response, StatusCode,
     header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE},
 };
-use http_body_util::BodyExt;
 use hyper::body::Frame;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -31,7 +30,7 @@ pub(crate) async fn slow_to_events(mut answer: BoxFuture<'static, Response<Body>
     }
     let mut comments = interval(COMMENT_INTERVAL);
     comments.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    event_stream(LateBody { state: State::Waiting(answer), comments }.boxed_unsync())
+    event_stream(Body::new(LateBody { state: State::Waiting(answer), comments }))
 }
 
 /// The answer as a stream of events, if it is a JSON body of status 200.
@@ -39,7 +38,7 @@ pub(crate) fn into_events(response: Response<Body>) -> Response<Body> {
     if response.status() != StatusCode::OK || is_events(&response) {
         return response;
     }
-    event_stream(EventBody { part: Part::Begin, inner: response.into_body() }.boxed_unsync())
+    event_stream(Body::new(EventBody { part: Part::Begin, inner: response.into_body() }))
 }
 
 fn is_events(response: &Response<Body>) -> bool {
@@ -71,7 +70,7 @@ type FramePoll<E> = Poll<Option<Result<Frame<Bytes>, E>>>;
 
 impl hyper::body::Body for LateBody {
     type Data = Bytes;
-    type Error = std::convert::Infallible;
+    type Error = axum::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> FramePoll<Self::Error> {
         loop {
@@ -82,7 +81,7 @@ impl hyper::body::Body for LateBody {
                         let body = if is_events(&response) {
                             response.into_body()
                         } else {
-                            EventBody { part: Part::Begin, inner: response.into_body() }.boxed_unsync()
+                            Body::new(EventBody { part: Part::Begin, inner: response.into_body() })
                         };
                         self.state = State::Passing(body);
                     }
@@ -112,7 +111,7 @@ enum Part {
 
 impl hyper::body::Body for EventBody {
     type Data = Bytes;
-    type Error = std::convert::Infallible;
+    type Error = axum::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> FramePoll<Self::Error> {
         match self.part {
@@ -141,6 +140,8 @@ mod tests {
 
     use futures::FutureExt;
     use tokio::time::Instant;
+
+    use http_body_util::BodyExt;
 
     use super::*;
     use crate::answer;

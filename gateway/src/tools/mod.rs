@@ -180,7 +180,10 @@ impl Toolbox {
     }
 
     pub(crate) fn declarations(&self) -> Vec<rmcp::model::Tool> {
-        self.0.iter().map(|tool| tool.declaration.clone()).collect()
+        let own = self.0.iter().map(|tool| tool.declaration.clone());
+        #[cfg(feature = "conformance")]
+        let own = own.chain(crate::conformance::declarations());
+        own.collect()
     }
 }
 
