@@ -31,6 +31,12 @@ pub enum Error {
         /// Who has it.
         workspace_id: String,
     },
+    /// The workspace is still being made.
+    #[error("workspace {workspace_id} is still being made")]
+    WorkspaceNotReady {
+        /// The workspace.
+        workspace_id: String,
+    },
     /// No job has this id.
     #[error("no job has the id '{job_id}', or its record was removed after its retention time")]
     JobNotFound {

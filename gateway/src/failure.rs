@@ -133,6 +133,7 @@ fn is_retryable(reason: ErrorReason) -> bool {
         reason,
         ErrorReason::TooManyJobs
             | ErrorReason::ShellBusy
+            | ErrorReason::WorkspaceNotReady
             | ErrorReason::NoSpace
             | ErrorReason::CloneTimedOut
             | ErrorReason::ShuttingDown
@@ -149,6 +150,10 @@ fn next(reason: ErrorReason, metadata: &HashMap<String, String>) -> String {
         ErrorReason::WorkspaceExists => {
             format!("Use workspace {}, or call create_workspace with another name.", fact("workspace_id"))
         }
+        ErrorReason::WorkspaceNotReady => format!(
+            "get_workspace(workspace_id=\"{}\") tells when its status is ready; then call again.",
+            fact("workspace_id")
+        ),
         ErrorReason::JobNotFound => "list_jobs shows the jobs.".to_owned(),
         ErrorReason::JobEnded => format!("read_output(job_id=\"{}\") shows how it ended.", fact("job_id")),
         ErrorReason::StdinClosed => {

@@ -3,6 +3,7 @@
 use std::{
     ffi::OsStr,
     ops::ControlFlow,
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -54,7 +55,7 @@ pub struct Listing {
 /// A file, directory, link or other thing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Path relative to the directory listed.
+    /// Path as the tools take it: relative to the work directory, or absolute outside of it.
     pub path: Vec<u8>,
     /// What it is.
     pub kind: Kind,
@@ -110,6 +111,10 @@ pub(super) fn list(root: &Root, request: &ListRequest, limits: &Limits) -> Resul
     };
     let next_page_token = next.map(|path| Position { path, line: 0 }.token()).unwrap_or_default();
     let incomplete = matches!(end, End::Incomplete | End::Limit(_));
+    for entry in &mut entries {
+        let path = place.path.join(OsStr::from_bytes(&entry.path));
+        entry.path = root.name_of(&path).into_os_string().into_vec();
+    }
     Ok(Listing { path: place.path, entries, next_page_token, incomplete })
 }
 

@@ -38,6 +38,9 @@ fn classify(error: Error, message: &mut String) -> (Code, ErrorReason, Facts) {
             Reason::WorkspaceExists,
             vec![("name", name), ("workspace_id", workspace_id)],
         ),
+        Error::WorkspaceNotReady { workspace_id } => {
+            (Code::FailedPrecondition, Reason::WorkspaceNotReady, vec![("workspace_id", workspace_id)])
+        }
         Error::JobNotFound { job_id } => (Code::NotFound, Reason::JobNotFound, vec![("job_id", job_id)]),
         Error::JobEnded { job_id } => (Code::FailedPrecondition, Reason::JobEnded, vec![("job_id", job_id)]),
         Error::StdinClosed { job_id } => {

@@ -213,6 +213,17 @@ impl Store {
         .await
     }
 
+    /// Jobs on record as running, or as having left processes behind.
+    pub async fn jobs_with_processes(&self) -> Result<Vec<JobRow>> {
+        self.call("reading jobs", |connection| {
+            connection
+                .prepare_cached("SELECT * FROM jobs WHERE state = 'running' OR leftovers > 0")?
+                .query_map([], JobRow::read)?
+                .collect()
+        })
+        .await
+    }
+
     /// How many jobs ended at or after this time.
     pub async fn count_ended_jobs(&self, since_ms: i64) -> Result<u32> {
         self.call("counting jobs", move |connection| {

@@ -50,7 +50,7 @@ CREATE TABLE jobs (
 ) STRICT;
 CREATE UNIQUE INDEX jobs_request ON jobs (principal, request_id) WHERE request_id IS NOT NULL;
 CREATE INDEX jobs_workspace ON jobs (workspace_id, seq);
-CREATE INDEX jobs_state ON jobs (state, seq);
+CREATE INDEX jobs_running ON jobs (seq) WHERE state = 'running';
 CREATE INDEX jobs_ended ON jobs (ended_ms) WHERE ended_ms IS NOT NULL;
 "];
 

@@ -3,6 +3,7 @@
 
 mod jobs;
 mod migrations;
+mod thread;
 mod workspaces;
 
 use std::path::Path;
@@ -10,6 +11,8 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
+
+use thread::{Deliver, Message, Write};
 
 pub use jobs::{JobEndRow, JobFilter, JobRow};
 pub use workspaces::WorkspaceRow;
@@ -22,30 +25,6 @@ const CHECKPOINT_PAGES: u32 = 8192;
 /// Calls that may wait for the thread; a further caller waits for a place.
 const QUEUE: usize = 1024;
 
-type Call = Box<dyn FnOnce(&mut Database) + Send>;
-
-/// The connection, and the durability it is set to.
-struct Database {
-    connection: Connection,
-    durability: Durability,
-}
-
-impl Database {
-    fn set_durability(&mut self, durability: Durability) -> rusqlite::Result<()> {
-        if self.durability != durability {
-            self.connection.pragma_update(None, "synchronous", durability.level())?;
-            self.durability = durability;
-        }
-        Ok(())
-    }
-}
-
-/// What the thread is told.
-enum Message {
-    Call(Call),
-    Close,
-}
-
 /// The records. Cloning it gives another handle to the same ones.
 #[derive(Debug, Clone)]
 pub struct Store {
@@ -57,7 +36,7 @@ pub struct Store {
 struct Thread(std::sync::Mutex<Option<std::thread::JoinHandle<()>>>);
 
 /// How surely a write is on disk when its call returns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
     /// Survives a crash of this program, and of the machine once the next checkpoint was made. For what the crash of the
     /// machine would end anyway, such as jobs.
@@ -82,6 +61,8 @@ impl Store {
             Error::internal(format!("opening the records {}", path.display()), error)
         };
         let mut connection = Connection::open(path).map_err(failed)?;
+        // The data root has one executor; so the file is locked once and not for each transaction.
+        connection.pragma_update(None, "locking_mode", "EXCLUSIVE").map_err(failed)?;
         connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
         connection.pragma_update(None, "synchronous", Durability::Machine.level()).map_err(failed)?;
         connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).map_err(failed)?;
@@ -95,15 +76,10 @@ impl Store {
             ));
         }
         migrations::run(&mut connection, path)?;
-        let (calls, mut queue) = mpsc::channel::<Message>(QUEUE);
+        let (calls, queue) = mpsc::channel::<Message>(QUEUE);
         let thread = std::thread::Builder::new()
             .name("runlet-records".to_owned())
-            .spawn(move || {
-                let mut database = Database { connection, durability: Durability::Machine };
-                while let Some(Message::Call(call)) = queue.blocking_recv() {
-                    call(&mut database);
-                }
-            })
+            .spawn(move || thread::serve(connection, queue))
             .map_err(|error| Error::internal("starting the records' thread", error))?;
         Ok(Self { calls, thread: Arc::new(Thread(std::sync::Mutex::new(Some(thread)))) })
     }
@@ -124,43 +100,46 @@ impl Store {
         action: &'static str,
         work: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.run(action, |database| work(&mut database.connection)).await
+        let (answer, result) = oneshot::channel();
+        let call = Message::Call(Box::new(move |connection| {
+            // The caller may be gone.
+            let _unheard = answer.send(work(connection)).is_err();
+        }));
+        self.tell(action, call, result).await
     }
 
-    async fn run<T: Send + 'static>(
+    /// As `call`, for a change, which is as sure as `durability` says when this returns.
+    async fn write<T: Send + 'static>(
         &self,
         action: &'static str,
-        work: impl FnOnce(&mut Database) -> rusqlite::Result<T> + Send + 'static,
+        durability: Durability,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
         let (answer, result) = oneshot::channel();
-        let call: Call = Box::new(move |database| {
-            // The caller may be gone.
-            let _unheard = answer.send(work(database)).is_err();
+        let write: Write = Box::new(move |connection| {
+            let outcome = work(connection);
+            let worked = outcome.is_ok();
+            let deliver: Deliver = Box::new(move |committed| {
+                let _unheard = answer.send(outcome.and_then(|value| committed.map(|()| value))).is_err();
+            });
+            (worked, deliver)
         });
-        self.calls.send(Message::Call(call)).await.map_err(|_| Error::ShuttingDown)?;
+        self.tell(action, Message::Write(durability, write), result).await
+    }
+
+    async fn tell<T>(
+        &self,
+        action: &'static str,
+        message: Message,
+        result: oneshot::Receiver<rusqlite::Result<T>>,
+    ) -> Result<T> {
+        self.calls.send(message).await.map_err(|_| Error::ShuttingDown)?;
         match result.await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) if is_full(&error) => Err(Error::NoSpace { free_bytes: 0, reserve_bytes: 0 }),
             Ok(Err(error)) => Err(Error::internal(action, error)),
             Err(_) => Err(Error::ShuttingDown),
         }
-    }
-
-    /// As `call`, for a write that must be as sure as `durability` says.
-    async fn write<T: Send + 'static>(
-        &self,
-        action: &'static str,
-        durability: Durability,
-        work: impl FnOnce(&rusqlite::Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T> {
-        self.run(action, move |database| {
-            database.set_durability(durability)?;
-            let transaction = database.connection.transaction()?;
-            let value = work(&transaction)?;
-            transaction.commit()?;
-            Ok(value)
-        })
-        .await
     }
 }
 

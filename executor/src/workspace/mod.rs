@@ -263,13 +263,7 @@ impl Workspaces {
         match workspace.state {
             State::Ready => {}
             State::Creating => {
-                return Err(Error::invalid(
-                    "workspace_id",
-                    format!(
-                        "{} is still being made; get_workspace tells when its status is ready",
-                        workspace.id
-                    ),
-                ));
+                return Err(Error::WorkspaceNotReady { workspace_id: workspace.id.to_string() });
             }
             State::Failed => {
                 let why = workspace.notes.join("; ");
