@@ -75,9 +75,9 @@ impl Client {
     /// Calls a tool and returns the JSON-RPC answer. An answer that came as an event stream is unwrapped.
     pub async fn rpc(&self, method: &str, params: Value) -> Result<Value, String> {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-        let response = self.post(&body).await.map_err(|error| error.to_string())?;
+        let response = self.post(&body).await.map_err(|error| format!("{error:?}"))?;
         let status = response.status();
-        let text = response.text().await.map_err(|error| error.to_string())?;
+        let text = response.text().await.map_err(|error| format!("{error:?}"))?;
         let data = text.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
         let parsed = std::iter::once(text.trim())
             .chain(data)

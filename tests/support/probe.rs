@@ -19,6 +19,16 @@ pub fn threads(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)
 }
 
+/// Children of a process, whichever of its threads started them.
+pub fn children(pid: u32) -> Vec<u32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let lists =
+        threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect()
+}
+
 /// Whether a process lives; one that is dead but not reaped does not.
 pub fn lives(pid: u32) -> bool {
     state(pid).is_some_and(|state| state != 'Z')
@@ -61,8 +71,9 @@ pub fn zombies(parent: u32) -> Vec<u32> {
 pub fn descendants(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-    let direct: Vec<u32> =
-        children.flat_map(|list| list.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>()).collect();
+    let direct: Vec<u32> = children
+        .flat_map(|list| list.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>())
+        .collect();
     let below: Vec<u32> = direct.iter().flat_map(|&child| descendants(child)).collect();
     [direct, below].concat()
 }

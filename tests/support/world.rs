@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::{Client, wait};
+use crate::{Client, probe, wait};
 
 /// The token of every test's gateway.
 pub const TOKEN: &str = "test-token-0123456789-0123456789-0123456789";
@@ -245,10 +245,12 @@ impl World {
         self.executor_ended().await;
     }
 
-    /// Process id of the spawner, as noted in the data root.
+    /// Process id of the spawner: the executor's child of that name.
     pub fn spawner_pid(&self) -> u32 {
-        let noted = fs::read_to_string(self.root().join("spawner")).unwrap();
-        noted.split(' ').next().unwrap().parse().unwrap()
+        let named = |pid: &u32| {
+            fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "runlet-spawner\n")
+        };
+        probe::children(self.executor_pid()).into_iter().find(named).expect("a spawner")
     }
 
     /// Waits until a gateway has ended and returns its exit status.
