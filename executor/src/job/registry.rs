@@ -15,7 +15,7 @@ use super::runner::{Cancel, Runner};
 use super::shell::{self, Shells};
 use super::stdin::{Stdin, Written};
 use super::stream::Stream;
-use super::{EndState, Job, NewJob, State, record, signal};
+use super::{End, EndState, Job, NewJob, State, record, signal};
 use crate::error::{Error, Result};
 use crate::file::Files;
 use crate::id::{JobId, WorkspaceId};
@@ -148,30 +148,16 @@ impl Jobs {
             living: Arc::default(),
             shells: Arc::default(),
         };
-        let filter = JobFilter {
-            state: Some(State::Running.name().to_owned()),
-            limit: u32::MAX,
-            ..JobFilter::default()
-        };
-        for row in this.store.jobs(filter).await? {
+        for row in this.store.jobs_with_processes().await? {
             let Some(mut job) = record::from_row(row) else { continue };
-            let now = OffsetDateTime::now_utc().max(job.started);
-            job.end = Some(super::End {
-                state: EndState::Lost,
-                time: now,
-                exit_code: None,
-                signal: None,
-                cpu: None,
-                max_rss_bytes: None,
-            });
-            job.duration = (now - job.started).try_into().unwrap_or_default();
+            job.leftovers = 0;
             job.output_bytes = this.log(&job.id, log::Stream::Output).extent()?;
             job.stderr_bytes = this.log(&job.id, log::Stream::Stderr).extent()?;
-            job.notes
-                .push("the executor ended while this job ran; its processes were ended with it".to_owned());
-            this.store
-                .update_job(job.id.to_string(), State::Ended(EndState::Lost).name(), record::to_end_row(&job))
-                .await?;
+            if job.end.is_none() {
+                lose(&mut job);
+            }
+            let row = record::to_end_row(&job);
+            this.store.update_job(job.id.to_string(), job.state().name(), row).await?;
         }
         this.forget_strays().await?;
         Ok(this)
@@ -553,6 +539,21 @@ impl Live {
     pub(super) fn watch(&self) -> watch::Receiver<Progress> {
         self.progress.clone()
     }
+}
+
+/// The end of a job whose executor was killed.
+fn lose(job: &mut Job) {
+    let time = OffsetDateTime::now_utc().max(job.started);
+    job.duration = (time - job.started).try_into().unwrap_or_default();
+    job.end = Some(End {
+        state: EndState::Lost,
+        time,
+        exit_code: None,
+        signal: None,
+        cpu: None,
+        max_rss_bytes: None,
+    });
+    job.notes.push("the executor ended while this job ran; its processes were ended with it".to_owned());
 }
 
 /// Ends one job and waits for its last process.

@@ -58,7 +58,7 @@ impl Stream {
             self.open = false;
             return;
         }
-        let Ok(read) = self.read_once() else { return };
+        let Ok(read) = self.read_once(Receiver::try_read) else { return };
         if read < READ_BYTES {
             return;
         }
@@ -70,7 +70,7 @@ impl Stream {
             }
             let mut moved = read;
             while moved < BURST_BYTES {
-                match self.read_once() {
+                match self.read_once(Receiver::try_read) {
                     Ok(0) | Err(_) => return,
                     Ok(read) => moved += read,
                 }
@@ -82,7 +82,7 @@ impl Stream {
     pub(super) fn drain(&mut self) {
         let mut left = rustix::pipe::fcntl_getpipe_size(&self.pipe).unwrap_or(WIDE_PIPE_BYTES);
         while self.open && left > 0 {
-            match self.read_once() {
+            match self.read_once(read_now) {
                 Ok(0) | Err(_) => break,
                 Ok(read) => left = left.saturating_sub(read),
             }
@@ -90,9 +90,12 @@ impl Stream {
     }
 
     /// Moves one buffer; 0 at the end of the pipe, which is noted. An error says that there is nothing to read now.
-    fn read_once(&mut self) -> io::Result<usize> {
+    fn read_once(
+        &mut self,
+        read: impl FnOnce(&Receiver, &mut [u8]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
         BUFFER.with_borrow_mut(|buffer| {
-            let read = match self.pipe.try_read(buffer) {
+            let read = match read(&self.pipe, buffer) {
                 Ok(0) => {
                     self.open = false;
                     return Ok(0);
@@ -111,5 +114,33 @@ impl Stream {
             }
             Ok(read)
         })
+    }
+}
+
+/// Asks the kernel itself. The runtime answers from what it was last told, which may be older than the end of the program.
+fn read_now(pipe: &Receiver, buffer: &mut [u8]) -> io::Result<usize> {
+    Ok(rustix::io::retry_on_intr(|| rustix::io::read(pipe, &mut *buffer))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::output::{Caps, Log, log};
+
+    #[tokio::test]
+    async fn draining_takes_what_the_runtime_has_not_been_told_of() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = Log::new(directory.path().join("job"), log::Stream::Output);
+        let (reader, mut writer) = io::pipe().unwrap();
+        rustix::io::ioctl_fionbio(&reader, true).unwrap();
+        let pipe = Receiver::from_owned_fd(reader.into()).unwrap();
+        let mut stream = Stream::new(pipe, Some(log.writer(Caps::default())));
+        writer.write_all(b"last words").unwrap();
+        // Nothing was awaited, so the runtime has not looked at the pipe.
+        stream.drain();
+        assert_eq!(stream.total(), 10);
+        assert_eq!(log.reader().read_at(0, 100).unwrap().bytes, b"last words");
     }
 }

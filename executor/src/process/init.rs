@@ -6,7 +6,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::Signal;
+use rustix::fs::FileType;
+use rustix::process::{Gid, Signal, Uid};
 
 use super::child::{Program, Reaped, Surroundings, child_signals, exit_now, reap};
 use super::identity::Identity;
@@ -55,6 +56,9 @@ fn start(
     common: &Common,
 ) -> Result<i32, (Stage, i32)> {
     let Request { argv, env, cwd, has_attachment: _ } = request;
+    if common.identity.switch {
+        give_pipes(stdio, &common.identity);
+    }
     let around = Surroundings {
         stdio: [stdio[0].as_fd(), stdio[1].as_fd(), stdio[2].as_fd()],
         attachment: attachment.map(AsFd::as_fd),
@@ -62,6 +66,18 @@ fn start(
         open_files: common.open_files,
     };
     Program::new(argv, env, cwd, around).map_err(|_| (Stage::Execute, libc::EINVAL))?.start()
+}
+
+/// A pipe belongs to who made it, and no other user may open it by its name, as `tee /dev/stderr` does.
+fn give_pipes(stdio: &[OwnedFd; 3], identity: &Identity) {
+    let (user, group) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
+    for end in stdio {
+        let kind = rustix::fs::fstat(end).map(|data| FileType::from_raw_mode(data.st_mode));
+        if kind == Ok(FileType::Fifo) {
+            // Without it such programs fail, and the others do not.
+            let _given = rustix::fs::fchown(end, Some(user), Some(group));
+        }
+    }
 }
 
 /// Waits for the end of the whole tree, obeying the executor meanwhile; returns how many processes were there when it

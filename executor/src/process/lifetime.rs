@@ -1,7 +1,6 @@
-//! Processes across the executor's own life: who it is on record as having started, and waiting for those to end.
+//! The executor's own process: what it may leave behind, by what it is known, and the wait for its spawner at the end.
 
 use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -9,7 +8,7 @@ use rustix::process::{DumpableBehavior, Pid, PidfdFlags, Resource, Rlimit, pidfd
 
 use crate::error::{Error, Result};
 
-/// How long the processes of an executor that was killed may take to go.
+/// How long the spawner may take to end what is left.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Makes this process unreadable for others of its user, leaves no core file behind, raises its limit of open files as
@@ -28,38 +27,6 @@ pub fn harden() -> Result<()> {
 /// How many files this process may have open; `None` for no limit.
 pub fn open_files_limit() -> Option<u64> {
     rustix::process::getrlimit(Resource::Nofile).current
-}
-
-/// Notes in `file` that `pid` is the spawner, with its start time, by which it is told from a later process of the same
-/// number.
-pub fn note_spawner(file: &Path, pid: i32) -> Result<()> {
-    let start = start_time(pid).unwrap_or_default();
-    fs::write(file, format!("{pid} {start}\n"))
-        .map_err(|error| Error::internal(format!("writing {}", file.display()), error))
-}
-
-/// Waits for the spawner noted in `file`: while it lives, jobs of the executor before this one are still being ended.
-pub fn await_previous_spawner(file: &Path) -> Result<()> {
-    let Ok(noted) = fs::read_to_string(file) else { return Ok(()) };
-    let mut fields = noted.split_ascii_whitespace();
-    let (Some(Ok(pid)), Some(start)) = (fields.next().map(str::parse::<i32>), fields.next()) else {
-        return Ok(());
-    };
-    let Some(handle) = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) else {
-        return Ok(());
-    };
-    if start_time(pid).as_deref() != Some(start) {
-        return Ok(());
-    }
-    if ends_within(&handle, PATIENCE) {
-        return Ok(());
-    }
-    Err(Error::internal(
-        "waiting for the processes of the executor before this one",
-        format!(
-            "the spawner with process id {pid} is still ending jobs; end them, or wait, then start again"
-        ),
-    ))
 }
 
 /// Waits for the spawner, whose executor is this process and has closed its socket.
@@ -84,9 +51,13 @@ fn ends_within(handle: &impl std::os::fd::AsFd, patience: Duration) -> bool {
     }
 }
 
-/// Field 22 of `/proc/<pid>/stat`: clock ticks between the machine's start and the process's.
-fn start_time(pid: i32) -> Option<String> {
+/// When a process started, which tells it from a later one of the same number: field 22 of `/proc/<pid>/stat`, in clock
+/// ticks since the machine's start. `None` when there is no such process, or it has ended and only waits to be reaped.
+pub fn start_time(pid: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_name, rest) = stat.rsplit_once(')')?;
-    rest.split_ascii_whitespace().nth(19).map(str::to_owned)
+    let mut fields = rest.split_ascii_whitespace();
+    let living = !matches!(fields.next()?, "Z" | "X");
+    // The state was the third field.
+    living.then(|| fields.nth(18).map(str::to_owned)).flatten()
 }

@@ -2,7 +2,7 @@
 //! It forks an init for each job, and adopts what an init that was killed leaves behind. It outlives the executor by
 //! as long as it takes to end every job.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -86,10 +86,10 @@ fn run(identity: Identity, veil: &Veil, socket: OwnedFd) -> io::Result<()> {
     drawn.map_err(io::Error::other)?;
     let common = Common { identity, open_files: open_files_of_jobs() };
     let signals = child_signals()?;
-    let mut inits = HashSet::new();
-    serve(socket, &signals, &common, &mut inits)?;
+    let mut charges = Charges::default();
+    serve(socket, &signals, &common, &mut charges)?;
     // The executor is gone. Each init has seen that too and ends its job; what is left is adopted and ended here.
-    while !reap_ended(&mut inits) {
+    while !charges.reap() {
         let mut events = [PollFd::new(&signals, PollFlags::IN)];
         let _woken = poll(&mut events, Some(&SWEEP_PAUSE));
         drain(&signals);
@@ -98,7 +98,7 @@ fn run(identity: Identity, veil: &Veil, socket: OwnedFd) -> io::Result<()> {
 }
 
 /// Forks an init for every request until the executor is gone.
-fn serve(socket: OwnedFd, signals: &OwnedFd, common: &Common, inits: &mut HashSet<i32>) -> io::Result<()> {
+fn serve(socket: OwnedFd, signals: &OwnedFd, common: &Common, charges: &mut Charges) -> io::Result<()> {
     let mut buffer = Vec::new();
     loop {
         let mut events = [PollFd::new(&socket, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
@@ -109,7 +109,7 @@ fn serve(socket: OwnedFd, signals: &OwnedFd, common: &Common, inits: &mut HashSe
         let (asked, ended) = (!events[0].revents().is_empty(), !events[1].revents().is_empty());
         if ended {
             drain(signals);
-            reap_ended(inits);
+            charges.reap();
         }
         if !asked {
             continue;
@@ -120,10 +120,12 @@ fn serve(socket: OwnedFd, signals: &OwnedFd, common: &Common, inits: &mut HashSe
         match fork() {
             Ok(Fork::Child) => {
                 drop(socket);
+                // Those of other jobs must not stay open with this one.
+                *charges = Charges::default();
                 init::run(request, descriptors, common)
             }
             Ok(Fork::Parent { pid }) => {
-                inits.insert(pid);
+                charges.inits.insert(pid, descriptors.control);
             }
             // The control socket closes with the descriptors, which tells the executor.
             Err(_) => {}
@@ -131,21 +133,36 @@ fn serve(socket: OwnedFd, signals: &OwnedFd, common: &Common, inits: &mut HashSe
     }
 }
 
-/// Reaps ended children; true when there is none left. A child that is no init was left behind by an init that was
-/// killed: it is ended.
-fn reap_ended(inits: &mut HashSet<i32>) -> bool {
-    let mut orphaned = false;
-    let childless = loop {
-        match reap() {
-            Reaped::Child { pid, status, .. } => orphaned |= !(inits.remove(&pid) && status == 0),
-            Reaped::None => break false,
-            Reaped::Childless => break true,
+/// The inits that run, each with its end of the control socket: the executor is to see the end of that when nothing of
+/// the job is left, even if the init was killed.
+#[derive(Default)]
+struct Charges {
+    inits: HashMap<i32, OwnedFd>,
+    /// Those of inits that were killed while what they left behind is being ended.
+    killed: Vec<OwnedFd>,
+}
+
+impl Charges {
+    /// Reaps ended children; true when there is none left. A child that is no init was left behind by an init that was
+    /// killed: it is ended.
+    fn reap(&mut self) -> bool {
+        let childless = loop {
+            match reap() {
+                Reaped::Child { pid, status, .. } => {
+                    let control = self.inits.remove(&pid);
+                    self.killed.extend(control.filter(|_| status != 0));
+                }
+                Reaped::None => break false,
+                Reaped::Childless => break true,
+            }
+        };
+        if !self.killed.is_empty()
+            && tree::signal_children(Signal::KILL, |pid| !self.inits.contains_key(&pid)) == 0
+        {
+            self.killed.clear();
         }
-    };
-    if orphaned && !childless {
-        tree::signal_children(Signal::KILL, |pid| !inits.contains(&pid));
+        childless
     }
-    childless
 }
 
 fn drain(signals: &OwnedFd) {

@@ -5,16 +5,19 @@ use std::fs;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// Sends a signal to those children of this process that `wanted` names. They can't be reaped meanwhile by anybody
-/// else, so their numbers are safe.
-pub(super) fn signal_children(signal: Signal, wanted: impl Fn(i32) -> bool) {
+/// Sends a signal to those children of this process that `wanted` names, and returns how many there are. They can't be
+/// reaped meanwhile by anybody else, so their numbers are safe.
+pub(super) fn signal_children(signal: Signal, wanted: impl Fn(i32) -> bool) -> usize {
+    let mut found = 0;
     for pid in children_of(rustix::process::getpid().as_raw_nonzero().get()) {
         if wanted(pid)
             && let Some(process) = Pid::from_raw(pid)
         {
+            found += 1;
             let _may_be_gone = rustix::process::kill_process(process, signal);
         }
     }
+    found
 }
 
 /// Process ids of all descendants of this process, parents before their children.

@@ -1,0 +1,14 @@
+//! Commands and their output, from outside: real processes, trees and pipes.
+#![expect(clippy::unwrap_used, reason = "a test that can't go on must fail")]
+
+mod binary;
+mod calls;
+mod clock;
+mod command;
+mod environment;
+mod flood;
+mod many;
+mod output;
+mod retention;
+mod text;
+mod tree;
