@@ -148,11 +148,15 @@ impl<I: AsyncRead + Unpin> AsyncRead for Timed<I> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.is_late(context) {
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "no request came in time")));
-        }
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.io).poll_read(context, buffer))?;
+        match Pin::new(&mut self.io).poll_read(context, buffer) {
+            Poll::Ready(outcome) => outcome?,
+            // What has come in time is taken, however late this process looks.
+            Poll::Pending if self.is_late(context) => {
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "no request came in time")));
+            }
+            Poll::Pending => return Poll::Pending,
+        }
         let read = &buffer.filled()[before..];
         if self.phase == Phase::Headers && read.starts_with(b"PRI") {
             // Its frames are not only requests; the longer time is enough.

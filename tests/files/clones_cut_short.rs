@@ -84,7 +84,11 @@ async fn a_clone_that_takes_longer_than_the_call_waits_comes_back_as_creating() 
     assert_eq!(again["code"], json!("WORKSPACE_EXISTS"));
     let early = json!({ "workspace_id": "slow", "command": "ls" });
     let error = client.call("run_command", early).await.expect_error();
-    assert_eq!((&error["code"], &error["retryable"]), (&json!("WORKSPACE_NOT_READY"), &json!(true)), "{error}");
+    assert_eq!(
+        (&error["code"], &error["retryable"]),
+        (&json!("WORKSPACE_NOT_READY"), &json!(true)),
+        "{error}"
+    );
     let error = client.call("list_files", json!({ "workspace_id": "slow" })).await.expect_error();
     assert!(error["next"].as_str().unwrap().contains("get_workspace"), "{error}");
     wait::until("the clone", Duration::from_secs(20), async || status(&client, "slow").await == "ready")
