@@ -10,6 +10,7 @@ mod retention;
 mod runner;
 mod shell;
 pub mod signal;
+mod start;
 mod stdin;
 mod stream;
 
@@ -19,8 +20,9 @@ use time::OffsetDateTime;
 
 pub use new::NewJob;
 pub use output::{ReadFrom, ReadRequest};
-pub use registry::{Jobs, Page, Parts, Started};
+pub use registry::{Jobs, Page, Parts};
 pub use retention::Retention;
+pub use start::Started;
 
 use crate::id::{JobId, WorkspaceId};
 
