@@ -222,13 +222,11 @@ impl Machine {
 
     async fn version(&self, name: &str) -> Option<String> {
         let program = environment::find_program(&self.search_path, name)?;
-        let path: Vec<String> =
-            self.search_path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
         let command = Command {
             argv: vec![program.as_os_str().as_encoded_bytes().to_vec(), b"--version".to_vec()],
             attachment: None,
             env: BTreeMap::from([
-                ("PATH".to_owned(), path.join(":")),
+                ("PATH".to_owned(), environment::path_variable(&self.search_path)),
                 ("LANG".to_owned(), "C.UTF-8".to_owned()),
             ]),
             cwd: "/".into(),
@@ -248,7 +246,6 @@ impl Machine {
     pub async fn stop(&self) -> Result<()> {
         self.tasks.close();
         self.stopping.cancel();
-        self.workspaces.abandon_all();
         let grace = Duration::from_secs(self.config.stop_grace_seconds);
         let (running, _leftovers) = self.jobs.end_all(None, grace).await?;
         self.tasks.wait().await;

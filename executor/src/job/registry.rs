@@ -276,14 +276,6 @@ impl Jobs {
     pub(super) fn log(&self, id: &JobId, stream: log::Stream) -> Log {
         Log::new(self.logs.join(id.as_str()), stream)
     }
-
-    pub(super) const fn logs(&self) -> &PathBuf {
-        &self.logs
-    }
-
-    pub(super) const fn store(&self) -> &Store {
-        &self.store
-    }
 }
 
 impl Live {

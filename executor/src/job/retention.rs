@@ -25,8 +25,8 @@ pub struct Retention {
 impl Jobs {
     /// Removes what is past its time or too much; returns how many jobs went.
     pub async fn clean(&self, retention: Retention) -> Result<usize> {
-        let ended = self.store().ended_jobs_by_age().await?;
-        let logs = self.logs().clone();
+        let ended = self.store.ended_jobs_by_age().await?;
+        let logs = self.logs.clone();
         let oldest =
             OffsetDateTime::now_utc().checked_sub(retention.age.try_into().unwrap_or(time::Duration::MAX));
         let oldest = oldest.map_or(0, timestamp::to_millis);
@@ -37,8 +37,8 @@ impl Jobs {
                 .map_err(|error| Error::internal("measuring logs", error))??;
         for step in condemned.chunks(STEP) {
             // The row goes first: a log without a job is found at the next start, a job without its log would lie.
-            self.store().remove_jobs(step.to_vec()).await?;
-            let paths: Vec<_> = step.iter().map(|id| self.logs().join(id)).collect();
+            self.store.remove_jobs(step.to_vec()).await?;
+            let paths: Vec<_> = step.iter().map(|id| self.logs.join(id)).collect();
             tokio::task::spawn_blocking(move || paths.iter().try_for_each(|path| log::remove(path)))
                 .await
                 .map_err(|error| Error::internal("removing logs", error))??;
@@ -48,11 +48,11 @@ impl Jobs {
 
     /// Removes logs of jobs that are not on record.
     pub(super) async fn forget_strays(&self) -> Result<()> {
-        let failed = |error| Error::internal(format!("listing {}", self.logs().display()), error);
-        let mut entries = tokio::fs::read_dir(self.logs()).await.map_err(failed)?;
+        let failed = |error| Error::internal(format!("listing {}", self.logs.display()), error);
+        let mut entries = tokio::fs::read_dir(&self.logs).await.map_err(failed)?;
         while let Some(entry) = entries.next_entry().await.map_err(failed)? {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if self.store().job(name).await?.is_none() {
+            if self.store.job(name).await?.is_none() {
                 log::remove(&entry.path())?;
             }
         }

@@ -48,6 +48,12 @@ pub fn search_path(own_path: &str, identity: &Identity) -> Vec<PathBuf> {
     directories
 }
 
+/// Directories as the value of `PATH`.
+pub fn path_variable(directories: &[PathBuf]) -> String {
+    let texts: Vec<_> = directories.iter().map(|directory| directory.to_string_lossy()).collect();
+    texts.join(":")
+}
+
 /// The program of this name on a search path.
 pub fn find_program(directories: &[PathBuf], name: &str) -> Option<PathBuf> {
     use std::os::unix::fs::PermissionsExt;
@@ -66,14 +72,14 @@ pub fn environment(
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let mut variables: BTreeMap<String, String> =
         FIXED.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let mut path = vec![text(&workspace.paths.home.join(".local/bin"))];
+    let mut path = vec![workspace.paths.home.join(".local/bin")];
     if workspace.python_version.is_some() {
-        path.insert(0, text(&workspace.paths.venv.join("bin")));
+        path.insert(0, workspace.paths.venv.join("bin"));
         variables.insert("VIRTUAL_ENV".to_owned(), text(&workspace.paths.venv));
     }
-    path.extend(search_path.iter().map(|directory| text(directory)));
+    path.extend_from_slice(search_path);
     for (name, value) in [
-        ("PATH", path.join(":")),
+        ("PATH", path_variable(&path)),
         ("HOME", text(&workspace.paths.home)),
         ("TMPDIR", text(&workspace.paths.tmp)),
         ("USER", identity.name.clone()),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::environment::find_program;
+use super::environment::{find_program, path_variable};
 use super::{Git, Paths};
 use crate::error::{Error, Result};
 use crate::process::capture::{Captured, capture, capture_until};
@@ -327,9 +327,8 @@ fn command(
     search_path: &[PathBuf],
     extra: &BTreeMap<String, String>,
 ) -> Result<Command> {
-    let path: Vec<String> = search_path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
     let mut env: BTreeMap<String, String> = [
-        ("PATH", path.join(":").as_str()),
+        ("PATH", path_variable(search_path).as_str()),
         ("HOME", &paths.home.to_string_lossy()),
         ("TMPDIR", &paths.tmp.to_string_lossy()),
         ("LANG", "C.UTF-8"),

@@ -277,13 +277,6 @@ impl Workspaces {
         Ok(Lease { workspace, root: Arc::clone(&entry.root), _gate: gate })
     }
 
-    /// Ends the making of every workspace that is being made.
-    pub fn abandon_all(&self) {
-        for entry in self.lock().values().filter(|entry| entry.now().state == State::Creating) {
-            entry.abandoned.cancel();
-        }
-    }
-
     /// Closes a workspace for good: once this returns nothing starts in it any more.
     pub async fn close(&self, id_or_name: &str) -> Result<Arc<Workspace>> {
         let entry = self.entry(id_or_name)?;
