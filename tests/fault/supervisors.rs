@@ -7,11 +7,18 @@ use support::{World, probe, wait};
 
 use super::{PROMPTLY, send, start_escapees, until_gone};
 
+/// The inits that have a job; others wait for one.
+fn busy_inits(world: &World) -> Vec<u32> {
+    let mut inits = probe::children(world.spawner_pid());
+    inits.retain(|&init| !probe::children(init).is_empty());
+    inits
+}
+
 /// The init of the one job that runs.
 async fn only_init(world: &World) -> u32 {
     let mut inits = Vec::new();
-    wait::until("one init", PROMPTLY, async || {
-        inits = probe::children(world.spawner_pid());
+    wait::until("one init with a job", PROMPTLY, async || {
+        inits = busy_inits(world);
         inits.len() == 1
     })
     .await;
@@ -33,10 +40,7 @@ async fn a_killed_init_takes_its_job_with_it_and_the_record_says_so() {
     assert!(now["notes"][0].as_str().unwrap().contains("supervisor was killed"), "{now}");
     assert_eq!(client.output(&job).await, "up\nprinted\n");
     until_gone("33001.1").await;
-    wait::until("the spawner to have no child", PROMPTLY, async || {
-        probe::children(world.spawner_pid()).is_empty()
-    })
-    .await;
+    wait::until("no init to have a job", PROMPTLY, async || busy_inits(&world).is_empty()).await;
     assert_eq!(probe::zombies(world.spawner_pid()), [0; 0]);
     assert_eq!(client.run(&workspace, "echo goes on").await["output"], json!("goes on\n"));
 }
@@ -48,15 +52,10 @@ async fn a_killed_init_of_an_ended_job_takes_what_was_left_behind_with_it() {
     let workspace = client.workspace().await;
     let job = start_escapees(&client, &workspace, "33002.1", "exit 5").await;
     assert_eq!(end(&client.ended(&job).await), (Some("exited"), Some(5)));
+    let init = only_init(&world).await;
     let other = client.start(&workspace, "sleep 33002.2").await;
-    let mut inits = Vec::new();
-    wait::until("two inits", PROMPTLY, async || {
-        inits = probe::children(world.spawner_pid());
-        inits.len() == 2
-    })
-    .await;
-    inits.sort_unstable();
-    send(inits[0], Signal::KILL);
+    wait::until("two inits", PROMPTLY, async || busy_inits(&world).len() == 2).await;
+    send(init, Signal::KILL);
     until_gone("33002.1").await;
     wait::until("the record", PROMPTLY, async || client.job(&job).await["leftover_processes"] == json!(0))
         .await;

@@ -223,23 +223,34 @@ pub(super) fn child_signals() -> io::Result<std::os::fd::OwnedFd> {
 pub(super) enum Reaped {
     /// This child ended, with its wait(2) status and what it used.
     Child { pid: i32, status: i32, cpu_micros: u64, max_rss_kib: u64 },
+    /// This child lives and was stopped by a signal.
+    Stopped { pid: i32 },
     /// Children live, none has ended.
     None,
     /// There is no child.
     Childless,
 }
 
+/// Whether children that are stopped by a signal are of interest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stops {
+    Ignored,
+    Told,
+}
+
 /// Reaps one ended child without waiting.
-pub(super) fn reap() -> Reaped {
+pub(super) fn reap(stops: Stops) -> Reaped {
     let mut status = 0;
+    let options = if stops == Stops::Told { libc::WNOHANG | libc::WUNTRACED } else { libc::WNOHANG };
     // SAFETY: both out-parameters are valid for writes, and all-zero is a valid rusage.
     let (pid, usage) = unsafe {
         let mut usage = std::mem::zeroed::<libc::rusage>();
-        (libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage), usage)
+        (libc::wait4(-1, &raw mut status, options, &raw mut usage), usage)
     };
     match pid {
         0 => Reaped::None,
         -1 => Reaped::Childless,
+        _ if libc::WIFSTOPPED(status) => Reaped::Stopped { pid },
         _ => {
             let micros = |time: libc::timeval| {
                 u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_usec).unwrap_or(0)

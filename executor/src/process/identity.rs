@@ -36,6 +36,12 @@ impl Identity {
         Self::choose(setting, own, &passwd, &group)
     }
 
+    /// Id of the user whom a setting names, by a name or a number.
+    pub fn find_user(setting: &'static str, text: &str) -> Result<u32> {
+        let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        by_name_or_number(setting, text, &passwd).map(|entry| entry.uid)
+    }
+
     fn choose(setting: Option<&str>, own_uid: u32, passwd: &str, group: &str) -> Result<Self> {
         let entry = match setting {
             None if own_uid == 0 => DEFAULT_USERS
@@ -43,15 +49,7 @@ impl Identity {
                 .find_map(|name| find(passwd, |entry| entry.name == *name))
                 .unwrap_or_else(|| Entry::unnamed(DEFAULT_UID)),
             None => by_uid(passwd, own_uid),
-            Some(text) => match text.parse::<u32>() {
-                Ok(uid) => by_uid(passwd, uid),
-                Err(_) => find(passwd, |entry| entry.name == text).ok_or_else(|| {
-                    Error::invalid(
-                        "RUNLET_JOB_USER",
-                        format!("there is no user '{text}' in /etc/passwd; create it, or give a number"),
-                    )
-                })?,
-            },
+            Some(text) => by_name_or_number("RUNLET_JOB_USER", text, passwd)?,
         };
         if own_uid != 0 && entry.uid != own_uid {
             return Err(Error::invalid(
@@ -84,6 +82,16 @@ struct Entry<'a> {
 impl Entry<'_> {
     const fn unnamed(uid: u32) -> Self {
         Self { name: "", uid, gid: uid }
+    }
+}
+
+fn by_name_or_number<'a>(setting: &'static str, text: &str, passwd: &'a str) -> Result<Entry<'a>> {
+    match text.parse::<u32>() {
+        Ok(uid) => Ok(by_uid(passwd, uid)),
+        Err(_) => find(passwd, |entry| entry.name == text).ok_or_else(|| {
+            let problem = format!("there is no user '{text}' in /etc/passwd; create it, or give a number");
+            Error::invalid(setting, problem)
+        }),
     }
 }
 

@@ -1,6 +1,7 @@
-//! The init of one job: a small process between the spawner and the job's program. Everything the program starts stays
+//! The init of a job: a small process between the spawner and the job's program. Everything the program starts stays
 //! below it, whatever it does to get away (it is a child subreaper, prctl(2)), and when it is told to, or when the
-//! executor is gone, it ends every process of that tree before it ends itself.
+//! executor is gone, it ends every process of that tree before it ends itself. Once nothing of a job is left it is as it
+//! was, and takes the next one, which saves a fork.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,10 +10,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
 use rustix::process::{Gid, Signal, Uid};
 
-use super::child::{Program, Reaped, Surroundings, child_signals, exit_now, reap};
+use super::child::{Program, Reaped, Stops, Surroundings, child_signals, exit_now, reap};
 use super::identity::Identity;
 use super::tree;
-use super::wire::{Descriptors, Event, ORDER_BYTES, Order, Request, Stage};
+use super::wire::{Descriptors, Event, ORDER_BYTES, Order, Request, Stage, receive_request};
 
 /// How long to wait for killed processes to end before looking for new ones.
 const SWEEP_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
@@ -23,29 +24,38 @@ pub(super) struct Common {
     pub open_files: libc::rlimit,
 }
 
-/// Runs a job in this process, which was forked for it; never returns.
-pub(super) fn run(request: Request, descriptors: Descriptors, common: &Common) -> ! {
-    let Descriptors { control, stdio, attachment } = descriptors;
+/// Runs one job after the other in this process, which was forked for that; never returns.
+pub(super) fn run(control: &OwnedFd, common: &Common) -> ! {
+    let control = control.as_fd();
     let _named = rustix::thread::set_name(c"runlet-init");
-    if rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_err() {
-        report(control.as_fd(), Event::Failed { stage: Stage::Fork, errno: libc::EINVAL });
-        exit_now(1);
+    let ready = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    let Ok(signals) = ready.map_err(io::Error::from).and_then(|()| child_signals()) else { exit_now(1) };
+    let mut buffer = Vec::new();
+    // Whatever goes wrong here, the executor sees it by the end of the socket.
+    while let Ok(Some((request, descriptors))) = receive_request(control, &mut buffer) {
+        run_job(request, descriptors, common, control, signals.as_fd());
     }
-    let started = child_signals()
-        .map_err(|error| (Stage::Fork, error.raw_os_error().unwrap_or(libc::EIO)))
-        .and_then(|signals| Ok((start(request, &stdio, attachment.as_ref(), common)?, signals)));
+    exit_now(0)
+}
+
+fn run_job(
+    request: Request,
+    descriptors: Descriptors<OwnedFd>,
+    common: &Common,
+    control: BorrowedFd<'_>,
+    signals: BorrowedFd<'_>,
+) {
+    let Descriptors { stdio, attachment } = descriptors;
+    let started = start(request, &stdio, attachment.as_ref(), common);
+    // The output ends when the last process of the job has closed it.
     drop((stdio, attachment));
     match started {
-        Ok((program, signals)) => {
-            report(control.as_fd(), Event::Started { pid: program });
-            let ended = supervise(program, control.as_fd(), signals.as_fd());
-            report(control.as_fd(), Event::Gone { ended });
-            exit_now(0)
+        Ok(program) => {
+            report(control, Event::Started { pid: program });
+            let ended = supervise(program, control, signals);
+            report(control, Event::Gone { ended });
         }
-        Err((stage, errno)) => {
-            report(control.as_fd(), Event::Failed { stage, errno });
-            exit_now(0)
-        }
+        Err((stage, errno)) => report(control, Event::Failed { stage, errno }),
     }
 }
 
@@ -117,11 +127,11 @@ fn supervise(program: i32, control: BorrowedFd<'_>, signals: BorrowedFd<'_>) -> 
 fn reap_all(program: i32, control: BorrowedFd<'_>) -> bool {
     let mut ended = None;
     let childless = loop {
-        match reap() {
+        match reap(Stops::Ignored) {
             Reaped::Child { pid, status, cpu_micros, max_rss_kib } if pid == program => {
                 ended = Some((status, cpu_micros, max_rss_kib));
             }
-            Reaped::Child { .. } => {}
+            Reaped::Child { .. } | Reaped::Stopped { .. } => {}
             Reaped::None => break false,
             Reaped::Childless => break true,
         }
@@ -147,7 +157,7 @@ fn report(control: BorrowedFd<'_>, event: Event) {
 fn receive(control: BorrowedFd<'_>) -> Option<Order> {
     let mut frame = [0; ORDER_BYTES];
     loop {
-        match rustix::net::recv(control, &mut frame[..], rustix::net::RecvFlags::WAITALL) {
+        match rustix::net::recv(control, &mut frame[..], rustix::net::RecvFlags::empty()) {
             Ok((ORDER_BYTES, _)) => return Some(Order::decode(frame)),
             Err(error) if io::Error::from(error).kind() == io::ErrorKind::Interrupted => {}
             _ => return None,

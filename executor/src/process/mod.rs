@@ -2,8 +2,8 @@
 //! one that may start a process. It knows no job, workspace or record.
 //!
 //! ```text
-//! executor ──request──▶ spawner (one thread, forked first) ──fork──▶ init of a job ──▶ program
-//!     └───────────────── control socket: reports ◀── ──▶ orders ─────────┘
+//! executor ──▶ spawner (one thread, forked first) ──fork──▶ init, of one job at a time ──▶ program
+//!     └────── control socket: requests, orders ──▶ ◀── reports ──────┘
 //! ```
 
 mod child;

@@ -1,21 +1,24 @@
-//! The executor's side of a process: asks the spawner for one and speaks with its init.
+//! The executor's side of a process: takes an init that has nothing to do, or asks the spawner for one, and speaks with
+//! it.
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream as StdUnixStream;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, socketpair};
 use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
 use super::spawner::SpawnerHandle;
-use super::wire::{Descriptors, EVENT_BYTES, Event, Order, Request, memory_file, send_request};
+use super::wire::{Descriptors, EVENT_BYTES, Event, Order, Request, memory_file, send_control, send_request};
 use crate::error::{Error, Result};
+
+/// Inits kept when their job is over: each saves a later job a fork. They share most of their memory.
+const IDLE_INITS: usize = 8;
 
 /// Longest command passed as an argument, in bytes: the kernel refuses a string of MAX_ARG_STRLEN (32 pages) or more,
 /// its final NUL counted. A longer one runs from a file.
@@ -138,17 +141,19 @@ pub enum Report {
 /// Starts processes.
 #[derive(Debug)]
 pub struct Spawner {
-    socket: AsyncFd<OwnedFd>,
+    socket: Packets,
+    idle: Arc<Idle>,
+    /// Standard input of programs that have none.
+    null: OwnedFd,
 }
 
 impl Spawner {
     /// Takes over the executor's end of a spawner. Must be called within the runtime.
     pub fn new(handle: SpawnerHandle) -> Result<Self> {
-        #[expect(unsafe_code, reason = "tokio has no safe type for a socket of packets")]
-        // SAFETY: an OwnedFd keeps its descriptor open and unchanged until it is dropped, after the registration.
-        let socket = unsafe { AsyncFd::register(handle.socket) };
-        let socket = socket.map_err(|error| Error::internal("watching the spawner", error.to_string()))?;
-        Ok(Self { socket })
+        let socket = Packets::new(handle.socket);
+        let null = null_device().map_err(|error| Error::internal("opening /dev/null", error))?;
+        let socket = socket.map_err(|error| Error::internal("watching the spawner", error))?;
+        Ok(Self { socket, idle: Arc::default(), null })
     }
 
     /// Starts a process. When it returns, the program runs or the error says why it could not.
@@ -159,20 +164,17 @@ impl Spawner {
         };
         let (stdin, stdin_end) = if command.stdin {
             let (reader, writer) = pipe_pair().map_err(failed)?;
-            (Some(pipe::Sender::from_owned_fd(nonblocking(writer)?).map_err(failed)?), reader)
+            (Some(pipe::Sender::from_owned_fd(nonblocking(writer)?).map_err(failed)?), Some(reader))
         } else {
-            (None, null_device().map_err(failed)?)
+            (None, None)
         };
         let (stdout, stdout_end) = receiving_pipe()?;
         let (stderr, stderr_end) = if command.separate_stderr {
             let (receiver, end) = receiving_pipe()?;
-            (Some(receiver), end)
+            (Some(receiver), Some(end))
         } else {
-            (None, stdout_end.try_clone().map_err(failed)?)
+            (None, None)
         };
-        let (control, control_end) =
-            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-                .map_err(|e| failed(e.into()))?;
         let attachment = match command.attachment {
             None => None,
             Some(Attachment::Bytes(bytes)) => Some(memory_file("runlet-attachment", &bytes).map_err(failed)?),
@@ -188,42 +190,97 @@ impl Spawner {
             has_attachment: attachment.is_some(),
             cwd: command.cwd.into_os_string().into_encoded_bytes(),
         };
-        let descriptors =
-            Descriptors { control: control_end, stdio: [stdin_end, stdout_end, stderr_end], attachment };
-        self.send(&request, &descriptors).await?;
-        drop(descriptors);
-        let control = StdUnixStream::from(nonblocking(control)?);
-        let mut process = Process { control: UnixStream::from_std(control).map_err(failed)? };
+        let control = match self.idle.take() {
+            Some(control) => control,
+            None => self.fork_init().await?,
+        };
+        let descriptors = Descriptors {
+            stdio: [
+                stdin_end.as_ref().unwrap_or(&self.null).as_fd(),
+                stdout_end.as_fd(),
+                stderr_end.as_ref().unwrap_or(&stdout_end).as_fd(),
+            ],
+            attachment: attachment.as_ref().map(AsFd::as_fd),
+        };
+        let sent = control.send(|socket| send_request(socket, &request, &descriptors)).await;
+        sent.map_err(|source| Error::Spawn { stage: "handing it to its init".to_owned(), source })?;
+        let mut process = Process { control: Some(control), ordered: false, idle: Arc::clone(&self.idle) };
         process.started().await?;
         Ok((process, Pipes { stdin, stdout, stderr }))
     }
 
     /// Resolves when the spawner is gone, which it never is while the executor lives unless somebody killed it.
     pub async fn gone(&self) {
+        // It has nothing to say but that.
+        let _end = self.socket.receive(&mut [0]).await;
+    }
+
+    async fn fork_init(&self) -> Result<Packets> {
+        let failed = |source| Error::Spawn { stage: "asking the spawner for an init".to_owned(), source };
+        let (own, its) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .map_err(|error| failed(error.into()))?;
+        self.socket.send(|socket| send_control(socket, its.as_fd())).await.map_err(failed)?;
+        Packets::new(nonblocking(own)?).map_err(failed)
+    }
+}
+
+/// Inits without a job.
+#[derive(Debug, Default)]
+struct Idle(Mutex<Vec<Packets>>);
+
+impl Idle {
+    /// One that lives: there is nothing to read from it, not even an end.
+    fn take(&self) -> Option<Packets> {
+        let mut inits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(control) = inits.pop() {
+            let looked = recv(control.0.get_ref(), &mut [0; 1][..], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+            if matches!(looked, Err(Errno::AGAIN)) {
+                return Some(control);
+            }
+        }
+        None
+    }
+
+    /// Keeps one for the next job. One that is too many ends when its socket is closed.
+    fn put(&self, control: Packets) {
+        let mut inits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if inits.len() < IDLE_INITS {
+            inits.push(control);
+        }
+    }
+}
+
+/// A socket that keeps packets apart.
+#[derive(Debug)]
+struct Packets(AsyncFd<OwnedFd>);
+
+impl Packets {
+    fn new(socket: OwnedFd) -> io::Result<Self> {
+        #[expect(unsafe_code, reason = "tokio has no safe type for a socket of packets")]
+        // SAFETY: an OwnedFd keeps its descriptor open and unchanged until it is dropped, after the registration.
+        let socket = unsafe { AsyncFd::register(socket) };
+        socket.map(Self).map_err(io::Error::other)
+    }
+
+    /// Sends a packet by `send`, as soon as there is room for it.
+    async fn send(&self, send: impl Fn(BorrowedFd<'_>) -> io::Result<()>) -> io::Result<()> {
         loop {
-            let Ok(mut guard) = self.socket.readable().await else { return };
-            let mut byte = [0];
-            match rustix::net::recv(self.socket.get_ref(), &mut byte[..], rustix::net::RecvFlags::DONTWAIT) {
-                Err(rustix::io::Errno::AGAIN) => guard.clear_ready(),
-                _ => return,
+            let mut guard = self.0.writable().await?;
+            if let Ok(sent) = guard.try_io(|socket| send(socket.get_ref().as_fd())) {
+                return sent;
             }
         }
     }
 
-    async fn send(&self, request: &Request, descriptors: &Descriptors) -> Result<()> {
+    /// Receives a packet; 0 when the other end is gone. Dropping the future loses nothing.
+    async fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            let mut guard =
-                self.socket.writable().await.map_err(|error| Error::internal("asking the spawner", error))?;
-            let sent = guard.try_io(|socket| send_request(socket.get_ref().as_fd(), request, descriptors));
-            match sent {
-                Ok(Ok(())) => return Ok(()),
-                Ok(Err(error)) => {
-                    return Err(Error::Spawn {
-                        stage: "handing it to the spawner".to_owned(),
-                        source: error,
-                    });
-                }
-                Err(_would_block) => {}
+            let mut guard = self.0.readable().await?;
+            let received = guard.try_io(|socket| {
+                Ok(recv(socket.get_ref(), &mut *buffer, RecvFlags::DONTWAIT).map(|read| read.0)?)
+            });
+            if let Ok(received) = received {
+                return received;
             }
         }
     }
@@ -232,17 +289,24 @@ impl Spawner {
 /// A process with everything it started. Dropping it ends them all.
 #[derive(Debug)]
 pub struct Process {
-    control: UnixStream,
+    /// `None` once nothing is left of it.
+    control: Option<Packets>,
+    /// An order may reach the init when the job is over already, so that it can't be told what comes after that.
+    ordered: bool,
+    idle: Arc<Idle>,
 }
 
 impl Process {
     async fn started(&mut self) -> Result<()> {
         match self.event().await {
             Some(Event::Started { .. }) => Ok(()),
-            Some(Event::Failed { stage, errno }) => Err(Error::Spawn {
-                stage: stage.describe().to_owned(),
-                source: io::Error::from_raw_os_error(errno),
-            }),
+            Some(Event::Failed { stage, errno }) => {
+                self.retire();
+                Err(Error::Spawn {
+                    stage: stage.describe().to_owned(),
+                    source: io::Error::from_raw_os_error(errno),
+                })
+            }
             _ => Err(Error::Spawn {
                 stage: "creating a process".to_owned(),
                 source: io::Error::other("the kernel gave none, or its init was killed"),
@@ -250,8 +314,7 @@ impl Process {
         }
     }
 
-    /// The next report. Not to be called again after `Gone` or `Lost`. Dropping the future loses nothing only between
-    /// reports, so the owner polls it from one place.
+    /// The next report. After `Gone` and `Lost` there is none but `Lost`. Dropping the future loses nothing.
     pub async fn report(&mut self) -> Report {
         match self.event().await {
             Some(Event::Exited { status, cpu_micros, max_rss_kib, leftovers }) => Report::Ended(Ended {
@@ -262,7 +325,10 @@ impl Process {
                 }),
                 leftovers,
             }),
-            Some(Event::Gone { ended }) => Report::Gone { ended },
+            Some(Event::Gone { ended }) => {
+                self.retire();
+                Report::Gone { ended }
+            }
             _ => Report::Lost,
         }
     }
@@ -279,15 +345,28 @@ impl Process {
 
     /// An init that is gone has nothing left to order; the next report says so.
     async fn order(&mut self, order: Order) {
-        let _sent = self.control.write_all(&order.encode()).await;
+        let Some(control) = &self.control else { return };
+        self.ordered = true;
+        let frame = order.encode();
+        let _sent = control
+            .send(|socket| {
+                rustix::net::send(socket, &frame, SendFlags::NOSIGNAL)?;
+                Ok(())
+            })
+            .await;
     }
 
-    async fn event(&mut self) -> Option<Event> {
+    async fn event(&self) -> Option<Event> {
         let mut frame = [0; EVENT_BYTES];
-        // The init writes each frame at once, and a socket keeps it whole until it is read, so that a read of a part
-        // does not happen and dropping this future between reads loses nothing.
-        self.control.read_exact(&mut frame).await.ok()?;
-        Event::decode(&frame).ok()
+        let received = self.control.as_ref()?.receive(&mut frame).await.ok()?;
+        if received == EVENT_BYTES { Event::decode(&frame).ok() } else { None }
+    }
+
+    /// Nothing is left of it, and its init is free for another.
+    fn retire(&mut self) {
+        if let Some(control) = self.control.take().filter(|_| !self.ordered) {
+            self.idle.put(control);
+        }
     }
 }
 

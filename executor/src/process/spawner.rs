@@ -1,6 +1,6 @@
 //! The spawner: a process of one thread, forked before the executor starts any, so that forking it is cheap and safe.
-//! It forks an init for each job, and adopts what an init that was killed leaves behind. It outlives the executor by
-//! as long as it takes to end every job.
+//! It forks inits for jobs, and adopts what an init that was killed leaves behind. It outlives the executor by as long as
+//! it takes to end every job.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,11 +10,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{DumpableBehavior, Signal};
 
-use super::child::{Fork, Reaped, child_signals, exit_now, fork, reap};
+use super::child::{Fork, Reaped, Stops, child_signals, exit_now, fork, reap};
 use super::init::{self, Common};
 use super::tree;
 use super::veil::{Drawn, Veil};
-use super::wire::receive_request;
+use super::wire::receive_control;
 use crate::error::{Error, Result};
 use crate::process::identity::Identity;
 
@@ -97,9 +97,8 @@ fn run(identity: Identity, veil: &Veil, socket: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Forks an init for every request until the executor is gone.
+/// Forks an init for every control socket it is sent, until the executor is gone.
 fn serve(socket: OwnedFd, signals: &OwnedFd, common: &Common, charges: &mut Charges) -> io::Result<()> {
-    let mut buffer = Vec::new();
     loop {
         let mut events = [PollFd::new(&socket, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
         match poll(&mut events, None) {
@@ -114,20 +113,18 @@ fn serve(socket: OwnedFd, signals: &OwnedFd, common: &Common, charges: &mut Char
         if !asked {
             continue;
         }
-        let Some((request, descriptors)) = receive_request(socket.as_fd(), &mut buffer)? else {
-            return Ok(());
-        };
+        let Some(control) = receive_control(socket.as_fd())? else { return Ok(()) };
         match fork() {
             Ok(Fork::Child) => {
                 drop(socket);
-                // Those of other jobs must not stay open with this one.
+                // Those of other inits must not stay open with this one.
                 *charges = Charges::default();
-                init::run(request, descriptors, common)
+                init::run(&control, common)
             }
             Ok(Fork::Parent { pid }) => {
-                charges.inits.insert(pid, descriptors.control);
+                charges.inits.insert(pid, control);
             }
-            // The control socket closes with the descriptors, which tells the executor.
+            // The control socket closes, which tells the executor.
             Err(_) => {}
         }
     }
@@ -147,11 +144,13 @@ impl Charges {
     /// killed: it is ended.
     fn reap(&mut self) -> bool {
         let childless = loop {
-            match reap() {
+            match reap(Stops::Told) {
                 Reaped::Child { pid, status, .. } => {
                     let control = self.inits.remove(&pid);
                     self.killed.extend(control.filter(|_| status != 0));
                 }
+                // A job of the executor's own user can do that to its init, which then would obey nobody.
+                Reaped::Stopped { pid } => tree::kill_child(pid),
                 Reaped::None => break false,
                 Reaped::Childless => break true,
             }

@@ -91,7 +91,8 @@ impl Veil {
             Ok(()) => "namespaces",
             Err(error) if scoped => {
                 gaps.push(format!(
-                    "jobs can see the names, not the content, of files in the data root: no mount namespace here ({error})"
+                    "jobs can see the names, not the content, of files in the data root, and connect to the socket, which \
+                     answers nobody without the secret: no mount namespace here ({error})"
                 ));
                 "landlock"
             }

@@ -1,6 +1,6 @@
-//! Messages between the executor, its spawner and a job's init. They stay on this machine and within one build, so
-//! their form is free: a request is a packet with descriptors, everything else a fixed frame on the job's control
-//! socket.
+//! Messages between the executor, its spawner and the inits of jobs. They stay on this machine and within one build, so
+//! their form is free: each is a packet, with descriptors where it needs some. The spawner is sent the ends of control
+//! sockets, an init gets requests and orders at its own and answers with events.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,8 +19,8 @@ pub(super) const ATTACHMENT: i32 = 3;
 /// socket's buffer by default (net.core.wmem_default).
 const INLINE_BYTES: usize = 96 << 10;
 
-/// Descriptors in a request at most: control, stdin, stdout, stderr, attachment, request.
-const MAX_DESCRIPTORS: usize = 6;
+/// Descriptors in a packet at most: stdin, stdout, stderr, attachment, request.
+const MAX_DESCRIPTORS: usize = 5;
 
 /// What to execute. The strings hold no NUL.
 #[derive(Clone, PartialEq, Message)]
@@ -39,78 +39,90 @@ pub(super) struct Request {
     pub cwd: Vec<u8>,
 }
 
-/// Descriptors of a request.
+/// Descriptors of a request, lent by the executor or owned by the init.
 #[derive(Debug)]
-pub(super) struct Descriptors {
-    /// The init's end of the control socket.
-    pub control: OwnedFd,
+pub(super) struct Descriptors<D> {
     /// Standard input, output and error.
-    pub stdio: [OwnedFd; 3],
+    pub stdio: [D; 3],
     /// What the program finds at [`ATTACHMENT`].
-    pub attachment: Option<OwnedFd>,
+    pub attachment: Option<D>,
 }
 
-/// Sends a request. `WouldBlock` when the socket is full and non-blocking.
+/// Asks the spawner for an init that listens at `control`. `WouldBlock` when the socket is full and non-blocking.
+pub(super) fn send_control(socket: BorrowedFd<'_>, control: BorrowedFd<'_>) -> io::Result<()> {
+    send_packet(socket, &[io::IoSlice::new(&[0])], &[control])
+}
+
+/// The control socket for a new init; `None` when the executor is gone.
+pub(super) fn receive_control(socket: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+    let (bytes, fds) = receive_packet(socket, &mut [0])?;
+    Ok(if bytes == 0 { None } else { fds.into_iter().next() })
+}
+
+/// Sends a request to an init. `WouldBlock` when the socket is full and non-blocking.
 pub(super) fn send_request(
-    socket: BorrowedFd<'_>,
+    control: BorrowedFd<'_>,
     request: &Request,
-    descriptors: &Descriptors,
+    descriptors: &Descriptors<BorrowedFd<'_>>,
 ) -> io::Result<()> {
     let body = request.encode_to_vec();
     let spilled = if body.len() > INLINE_BYTES { Some(memory_file("runlet-request", &body)?) } else { None };
-    let mut fds = vec![descriptors.control.as_fd()];
-    fds.extend(descriptors.stdio.iter().map(AsFd::as_fd));
-    fds.extend(descriptors.attachment.iter().map(AsFd::as_fd));
+    let mut fds = descriptors.stdio.to_vec();
+    fds.extend(descriptors.attachment);
     fds.extend(spilled.iter().map(AsFd::as_fd));
     let head = [u8::from(spilled.is_some())];
     let inline: &[u8] = if spilled.is_some() { &[] } else { &body };
-    let parts = [io::IoSlice::new(&head), io::IoSlice::new(inline)];
+    send_packet(control, &[io::IoSlice::new(&head), io::IoSlice::new(inline)], &fds)
+}
+
+/// Receives a request; `None` when the executor has no more of them.
+pub(super) fn receive_request(
+    control: BorrowedFd<'_>,
+    buffer: &mut Vec<u8>,
+) -> io::Result<Option<(Request, Descriptors<OwnedFd>)>> {
+    buffer.resize(INLINE_BYTES + 1, 0);
+    let (bytes, fds) = receive_packet(control, buffer)?;
+    if bytes == 0 {
+        return Ok(None);
+    }
+    let mut fds = fds.into_iter();
+    let mut next = || fds.next().ok_or_else(|| io::Error::other("a request lacks a descriptor"));
+    let stdio = [next()?, next()?, next()?];
+    let mut rest: Vec<OwnedFd> = fds.collect();
+    let request = if buffer[0] == 1 {
+        let spilled = rest.pop().ok_or_else(|| io::Error::other("a large request lacks its file"))?;
+        Request::decode(read_whole(spilled.as_fd())?.as_slice())
+    } else {
+        Request::decode(&buffer[1..bytes])
+    };
+    let request = request.map_err(io::Error::other)?;
+    let attachment = if request.has_attachment { rest.pop() } else { None };
+    Ok(Some((request, Descriptors { stdio, attachment })))
+}
+
+fn send_packet(socket: BorrowedFd<'_>, parts: &[io::IoSlice<'_>], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
-        return Err(io::Error::other("too many descriptors for one request"));
+    if !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(io::Error::other("too many descriptors for one packet"));
     }
-    rustix::net::sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL)?;
+    rustix::net::sendmsg(socket, parts, &mut ancillary, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
-/// Receives a request; `None` when the executor is gone.
-pub(super) fn receive_request(
-    socket: BorrowedFd<'_>,
-    buffer: &mut Vec<u8>,
-) -> io::Result<Option<(Request, Descriptors)>> {
-    buffer.resize(INLINE_BYTES + 1, 0);
+/// The bytes of the next packet, 0 when the other end is gone, and its descriptors.
+fn receive_packet(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let received = rustix::net::recvmsg(
-        socket,
-        &mut [io::IoSliceMut::new(buffer)],
-        &mut ancillary,
-        RecvFlags::CMSG_CLOEXEC,
-    )?;
-    if received.bytes == 0 {
-        return Ok(None);
-    }
-    let mut fds = ancillary
-        .drain()
-        .filter_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(fds) => Some(fds),
-            _ => None,
-        })
-        .flatten();
-    let mut next = || fds.next().ok_or_else(|| io::Error::other("a request lacks a descriptor"));
-    let control = next()?;
-    let stdio = [next()?, next()?, next()?];
-    let mut rest: Vec<OwnedFd> = fds.collect();
-    let body = if buffer[0] == 1 {
-        let spilled = rest.pop().ok_or_else(|| io::Error::other("a large request lacks its file"))?;
-        read_whole(spilled.as_fd())?
-    } else {
-        buffer[1..received.bytes].to_vec()
-    };
-    let request = Request::decode(body.as_slice()).map_err(io::Error::other)?;
-    let attachment = if request.has_attachment { rest.pop() } else { None };
-    Ok(Some((request, Descriptors { control, stdio, attachment })))
+    let received = rustix::io::retry_on_intr(|| {
+        let parts = &mut [io::IoSliceMut::new(&mut *buffer)];
+        rustix::net::recvmsg(socket, parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    let rights = ancillary.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    Ok((received.bytes, rights.flatten().collect()))
 }
 
 /// A sealed file in memory that holds `content`.
@@ -141,7 +153,7 @@ fn read_whole(file: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// What a job's init reports, in this order: `Started` or `Failed`; `Exited`; `Gone`; then the socket closes.
+/// What an init reports of each job, in this order: `Failed`; or `Started`, `Exited` and `Gone`. Then it takes the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
     /// The program runs under this process id.
@@ -194,7 +206,7 @@ impl Stage {
     }
 }
 
-/// Bytes of an [`Event`] on the control socket.
+/// Bytes of an [`Event`]'s packet.
 pub(super) const EVENT_BYTES: usize = 32;
 
 impl Event {
@@ -240,7 +252,7 @@ impl Event {
     }
 }
 
-/// What the executor tells a job's init. A closed socket means [`Order::Kill`].
+/// What the executor tells an init that has a job. A closed socket means [`Order::Kill`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     /// Send this signal to every process of the tree, once.
@@ -249,7 +261,7 @@ pub(super) enum Order {
     Kill,
 }
 
-/// Bytes of an [`Order`] on the control socket.
+/// Bytes of an [`Order`]'s packet.
 pub(super) const ORDER_BYTES: usize = 4;
 
 impl Order {
@@ -288,11 +300,14 @@ mod tests {
         }
     }
 
+    fn pair() -> (OwnedFd, OwnedFd) {
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
+    }
+
     #[test]
     fn a_request_of_any_size_arrives_with_its_descriptors() {
-        let (executor, spawner) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let (executor, init) = pair();
+        let null = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
         for size in [1, INLINE_BYTES - 20, INLINE_BYTES, 3 << 20] {
             let request = Request {
                 argv: vec![vec![b'x'; size]],
@@ -301,18 +316,29 @@ mod tests {
                 cwd: b"/".to_vec(),
             };
             let attachment = memory_file("attachment", b"echo hi").unwrap();
-            let sent = Descriptors {
-                control: null(),
-                stdio: [null(), null(), null()],
-                attachment: Some(attachment),
-            };
+            let sent = Descriptors { stdio: [null.as_fd(); 3], attachment: Some(attachment.as_fd()) };
             send_request(executor.as_fd(), &request, &sent).unwrap();
             let (received, descriptors) =
-                receive_request(spawner.as_fd(), &mut Vec::new()).unwrap().expect("a request");
+                receive_request(init.as_fd(), &mut Vec::new()).unwrap().expect("a request");
             assert_eq!(received, request);
             assert_eq!(read_whole(descriptors.attachment.unwrap().as_fd()).unwrap(), b"echo hi");
         }
         drop(executor);
-        assert!(receive_request(spawner.as_fd(), &mut Vec::new()).unwrap().is_none());
+        assert!(receive_request(init.as_fd(), &mut Vec::new()).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_control_socket_reaches_the_spawner() {
+        let (executor, spawner) = pair();
+        let (own, its) = pair();
+        send_control(executor.as_fd(), its.as_fd()).unwrap();
+        drop(its);
+        let control = receive_control(spawner.as_fd()).unwrap().expect("a control socket");
+        rustix::net::send(&control, b"hello", SendFlags::NOSIGNAL).unwrap();
+        let mut greeting = [0; 5];
+        rustix::net::recv(&own, &mut greeting[..], RecvFlags::empty()).unwrap();
+        assert_eq!(&greeting, b"hello");
+        drop(executor);
+        assert!(receive_control(spawner.as_fd()).unwrap().is_none());
     }
 }
