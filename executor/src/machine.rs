@@ -227,7 +227,7 @@ impl Machine {
             attachment: None,
             env: BTreeMap::from([
                 ("PATH".to_owned(), environment::path_variable(&self.search_path)),
-                ("LANG".to_owned(), "C.UTF-8".to_owned()),
+                ("LC_CTYPE".to_owned(), "C.UTF-8".to_owned()),
             ]),
             cwd: "/".into(),
             stdin: false,

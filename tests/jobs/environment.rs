@@ -75,6 +75,8 @@ async fn exe_25_text_is_utf_8_whatever_the_executor_was_started_with() {
         "locale charmap; python3 -c \"print('é')\"; touch café; ls; perl -e 'print \"ok\\n\"'; date +%Z";
     let job = client.run(&workspace, command).await;
     assert_eq!((&job["output"], end(&job)), (&json!("UTF-8\né\ncafé\nok\nUTC\n"), (Some("exited"), Some(0))));
+    let plain = client.run_with(&workspace, "locale charmap", json!({ "env": { "LANG": "C" } })).await;
+    assert_eq!(plain["output"], json!("ANSI_X3.4-1968\n"), "a language that was given holds: {plain}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

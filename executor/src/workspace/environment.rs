@@ -16,10 +16,11 @@ const SYSTEM_PATH: [&str; 6] =
 /// Longest `NAME=value`, in bytes: the kernel refuses a string of 32 pages or more, its final NUL counted.
 const MAX_VARIABLE_BYTES: usize = 32 * 4096 - 1;
 
-/// Variables that every command has. No pager and no prompt may wait for a key that nobody presses; text is UTF-8;
+/// Variables that every command has. No pager and no prompt may wait for a key that nobody presses; text is UTF-8, which
+/// `LC_CTYPE` says alone, since with `LANG` each program would load eleven more files that say the same as the C locale;
 /// times are UTC; Python's output comes as it is printed.
 const FIXED: [(&str, &str); 14] = [
-    ("LANG", "C.UTF-8"),
+    ("LC_CTYPE", "C.UTF-8"),
     ("TZ", "UTC"),
     ("TERM", "dumb"),
     ("SHELL", "/bin/bash"),
@@ -92,6 +93,11 @@ pub fn environment(
     }
     for given in [&workspace.env, extra] {
         variables.extend(given.iter().map(|(name, value)| (name.clone(), value.clone())));
+    }
+    // Ours would outweigh a language that was given.
+    let chosen = [&workspace.env, extra].iter().any(|given| given.contains_key("LC_CTYPE"));
+    if variables.contains_key("LANG") && !chosen {
+        variables.remove("LC_CTYPE");
     }
     variables
 }

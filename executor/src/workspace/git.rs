@@ -331,7 +331,7 @@ fn command(
         ("PATH", path_variable(search_path).as_str()),
         ("HOME", &paths.home.to_string_lossy()),
         ("TMPDIR", &paths.tmp.to_string_lossy()),
-        ("LANG", "C.UTF-8"),
+        ("LC_CTYPE", "C.UTF-8"),
         ("GIT_CEILING_DIRECTORIES", &paths.root.to_string_lossy()),
         ("GIT_ALLOW_PROTOCOL", "https"),
         ("GIT_TERMINAL_PROMPT", "0"),

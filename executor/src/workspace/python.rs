@@ -142,7 +142,7 @@ impl Python {
             argv,
             attachment: None,
             env: BTreeMap::from([
-                ("LANG".to_owned(), "C.UTF-8".to_owned()),
+                ("LC_CTYPE".to_owned(), "C.UTF-8".to_owned()),
                 ("TMPDIR".to_owned(), tmp.to_string_lossy().into_owned()),
             ]),
             cwd: "/".into(),
