@@ -41,6 +41,19 @@ pub struct ReadRequest {
     pub raw: bool,
 }
 
+/// A job that somebody looks at. One that lived then is held, so that its end need not be read from the records.
+#[derive(Debug)]
+pub(super) struct Observed {
+    pub id: JobId,
+    live: Option<Arc<Live>>,
+}
+
+impl From<Arc<Live>> for Observed {
+    fn from(live: Arc<Live>) -> Self {
+        Self { id: live.fixed.id.clone(), live: Some(live) }
+    }
+}
+
 /// A log at one moment.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
@@ -49,6 +62,19 @@ struct Extent {
 }
 
 impl Jobs {
+    pub(super) fn observe(&self, id: JobId) -> Observed {
+        Observed { live: self.live(&id), id }
+    }
+
+    /// Waits up to `wait` for the job's end.
+    pub(super) async fn wait_for_end(&self, observed: &Observed, wait: Duration) {
+        if let Some(live) = &observed.live {
+            let mut progress = live.watch();
+            let ended = progress.wait_for(|progress| progress.end.is_some());
+            let _elapsed = tokio::time::timeout(wait, ended).await;
+        }
+    }
+
     /// Reads a piece of a job's output. Also returns the job, and whether `until` matched.
     pub async fn read(&self, job_id: &str, request: ReadRequest) -> Result<(Job, Output, bool)> {
         let job = self.get(job_id).await?;
@@ -68,10 +94,11 @@ impl Jobs {
             "" => None,
             pattern => Some(Until::new(pattern, start)?),
         };
-        let matched = self.wait_for_output(&job.id, &request, start, &mut until).await?;
-        let (job, extent) = self.extent(&job.id, request.stream).await?;
+        let observed = self.observe(job.id);
+        let matched = self.wait_for_output(&observed, &request, start, &mut until).await?;
+        let (job, extent) = self.extent(&observed, request.stream).await?;
         let output = self
-            .view(&job.id, request.stream, extent, move |view| match (request.raw, request.from) {
+            .view(&observed.id, request.stream, extent, move |view| match (request.raw, request.from) {
                 (true, ReadFrom::Cursor(cursor)) => view.raw(cursor, request.max_bytes),
                 (true, ReadFrom::Tail) => {
                     let most = u64::try_from(request.max_bytes).unwrap_or(u64::MAX);
@@ -87,35 +114,36 @@ impl Jobs {
     /// The beginning and the end of a job's output.
     pub(super) async fn head_and_tail(
         &self,
-        id: &JobId,
+        observed: &Observed,
         stream: log::Stream,
         max_bytes: usize,
     ) -> Result<(Job, Output)> {
-        let (job, extent) = self.extent(id, stream).await?;
+        let (job, extent) = self.extent(observed, stream).await?;
         if extent.total == 0 {
             return Ok((job, Output { end: extent.over, ..Output::default() }));
         }
-        let output = self.view(id, stream, extent, move |view| view.head_and_tail(0, max_bytes)).await?;
+        let output =
+            self.view(&observed.id, stream, extent, move |view| view.head_and_tail(0, max_bytes)).await?;
         Ok((job, output))
     }
 
     /// Waits until there is something to return; true when `until` matched.
     async fn wait_for_output(
         &self,
-        id: &JobId,
+        observed: &Observed,
         request: &ReadRequest,
         start: u64,
         until: &mut Option<Until>,
     ) -> Result<bool> {
         let deadline = Instant::now() + request.wait;
-        let mut watch = self.live(id).map(|live| live.watch());
+        let mut watch = observed.live.as_ref().map(|live| live.watch());
         loop {
-            let (job, extent) = self.extent(id, request.stream).await?;
+            let (job, extent) = self.extent(observed, request.stream).await?;
             let ended = job.end.is_some();
             match until {
                 None if extent.total > start || ended => return Ok(false),
                 None => {}
-                Some(until) => match self.poll(id, request.stream, extent, until).await? {
+                Some(until) => match self.poll(&observed.id, request.stream, extent, until).await? {
                     Found::Yes => return Ok(true),
                     Found::More => continue,
                     Found::NotYet if ended => return Ok(false),
@@ -168,14 +196,13 @@ impl Jobs {
     }
 
     /// The job and the extent of its log at the same moment.
-    async fn extent(&self, id: &JobId, stream: log::Stream) -> Result<(Job, Extent)> {
-        let live: Option<Arc<Live>> = self.live(id);
-        let (job, over) = match live {
+    async fn extent(&self, observed: &Observed, stream: log::Stream) -> Result<(Job, Extent)> {
+        let (job, over) = match &observed.live {
             Some(live) => {
                 let progress = live.watch().borrow().clone();
                 (live.job_at(&progress), progress.output_over)
             }
-            None => (self.get(id.as_str()).await?, true),
+            None => (self.get(observed.id.as_str()).await?, true),
         };
         let total = bytes_of(&job, stream);
         Ok((job, Extent { total, over }))

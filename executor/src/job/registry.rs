@@ -145,15 +145,6 @@ impl Jobs {
         Ok(this)
     }
 
-    /// Waits up to `wait` for the job's end.
-    pub(super) async fn wait_for_end(&self, id: &JobId, wait: Duration) {
-        if let Some(live) = self.live(id) {
-            let mut progress = live.progress.clone();
-            let _elapsed =
-                tokio::time::timeout(wait, progress.wait_for(|progress| progress.end.is_some())).await;
-        }
-    }
-
     /// The job with this id.
     pub async fn get(&self, job_id: &str) -> Result<Job> {
         let unknown = || Error::JobNotFound { job_id: job_id.chars().take(80).collect() };

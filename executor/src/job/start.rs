@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::ledger::{Ledger, Progress};
+use super::output::Observed;
 use super::registry::{Jobs, Live};
 use super::runner::{Cancel, Runner};
 use super::stdin::Stdin;
@@ -47,8 +48,8 @@ impl Jobs {
     ) -> Result<Started> {
         new.check()?;
         let separate = new.separate_stderr;
-        let (job_id, repeated) = match self.of_request(&new).await? {
-            Some(known) => (known, true),
+        let (observed, repeated) = match self.of_request(&new).await? {
+            Some(known) => (self.observe(known), true),
             None => {
                 // Dropping the caller must not leave a job half started.
                 let this = Arc::clone(self);
@@ -56,10 +57,10 @@ impl Jobs {
                 begun.await.map_err(|error| Error::internal("starting a job", error))??
             }
         };
-        self.wait_for_end(&job_id, wait).await;
-        let (job, output) = self.head_and_tail(&job_id, log::Stream::Output, max_bytes).await?;
+        self.wait_for_end(&observed, wait).await;
+        let (job, output) = self.head_and_tail(&observed, log::Stream::Output, max_bytes).await?;
         let stderr = if separate && job.separate_stderr {
-            Some(self.head_and_tail(&job_id, log::Stream::Stderr, max_bytes).await?.1)
+            Some(self.head_and_tail(&observed, log::Stream::Stderr, max_bytes).await?.1)
         } else {
             None
         };
@@ -73,7 +74,7 @@ impl Jobs {
     }
 
     /// Records and starts a job; true when a request at the same time was faster and its job is returned.
-    async fn begin(&self, lease: Lease, new: NewJob) -> Result<(JobId, bool)> {
+    async fn begin(&self, lease: Lease, new: NewJob) -> Result<(Observed, bool)> {
         let workspace = Arc::clone(&lease.workspace);
         let fixed = Job {
             id: JobId::generate()?,
@@ -102,8 +103,8 @@ impl Jobs {
         let (inserted, spawned) = self.record_and_spawn(&live.fixed, &lease, &new).await;
         match (inserted, spawned) {
             (Ok(()), Some(Ok((process, pipes)))) => {
-                self.launch(live, process, pipes, progress, ordered, new).await;
-                Ok((id, false))
+                self.launch(Arc::clone(&live), process, pipes, progress, ordered, new).await;
+                Ok((live.into(), false))
             }
             (inserted, spawned) => {
                 live.retire();
@@ -120,7 +121,7 @@ impl Jobs {
         new: NewJob,
         progress: watch::Sender<Progress>,
         orders: mpsc::Receiver<Cancel>,
-    ) -> Result<(JobId, bool)> {
+    ) -> Result<(Observed, bool)> {
         let id = live.fixed.id.clone();
         let claimed = self.shells.claim(&lease.workspace.id, &new.shell, &id, async || {
             let env = environment::environment(&lease.workspace, &self.search_path, &self.identity, &new.env);
@@ -147,7 +148,7 @@ impl Jobs {
             orders,
         };
         match claim.hand_over(task) {
-            Ok(()) => Ok((id, false)),
+            Ok(()) => Ok((live.into(), false)),
             Err(_task) => {
                 live.retire();
                 let ended = std::io::Error::other("the shell ended at this very moment; call again");
@@ -193,10 +194,10 @@ impl Jobs {
         new: &NewJob,
         inserted: Result<()>,
         spawn_error: Option<Error>,
-    ) -> Result<(JobId, bool)> {
+    ) -> Result<(Observed, bool)> {
         match inserted {
             Err(error) if is_conflict(&error) => {
-                self.of_request(new).await?.map(|first| (first, true)).ok_or(error)
+                self.of_request(new).await?.map(|first| (self.observe(first), true)).ok_or(error)
             }
             Err(error) => Err(error),
             Ok(()) => {
