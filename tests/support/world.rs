@@ -69,6 +69,12 @@ impl Builder {
         self
     }
 
+    /// Adds a program to those that the executor is started through, nearer to it than the ones before.
+    pub fn executor_further_through(mut self, wrapper: &[&str]) -> Self {
+        self.executor_wrapper.extend(wrapper.iter().map(|&part| part.to_owned()));
+        self
+    }
+
     /// Starts both programs and waits until they are ready.
     pub async fn start(self) -> World {
         let directory = tempfile::Builder::new().prefix("runlet-test-").tempdir().unwrap();
