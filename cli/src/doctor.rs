@@ -6,6 +6,8 @@ use std::process::{Command, ExitCode, Stdio};
 
 use clap::Args;
 
+use crate::say;
+
 /// Check what this machine offers, and say what each lack costs.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
@@ -49,7 +51,8 @@ impl Doctor {
     pub(crate) fn run(self) -> ExitCode {
         let checks = [
             programs(),
-            vec![job_user(), namespaces(), landlock(), cgroups(), proc_children()],
+            isolation(),
+            vec![job_user(), namespaces(), cgroups(), proc_children()],
             vec![open_files(), disk(&self.root)],
         ];
         let mut unusable = false;
@@ -60,7 +63,7 @@ impl Doctor {
                 Verdict::Missing => "MISSING",
             };
             unusable |= check.verdict == Verdict::Missing;
-            println!("{sign}  {:<22}  {}", check.name, check.text);
+            say(&format!("{sign}  {:<22}  {}", check.name, check.text));
         }
         if unusable { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
@@ -108,8 +111,8 @@ fn job_user() -> Check {
     if !own.is_root() {
         return Check::lack(
             "user of jobs",
-            "jobs run as your own user: they can use what your files give access to (SSH keys, tokens in your home); \
-             start the executor as root, or in a container, to have them run as another user",
+            "jobs run as your own user (SSH keys, tokens in your home); start the executor as root, or in a container, to \
+             have them run as another user",
         );
     }
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -143,24 +146,40 @@ fn namespaces() -> Check {
     }
 }
 
-fn landlock() -> Check {
-    let enabled = fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    if enabled.split(',').any(|module| module.trim() == "landlock") {
-        return Check::good("Landlock", format!("enabled (kernel {release})"));
+/// What the executor itself finds, since it is the one that knows. A line names the isolation, each further one a gap.
+fn isolation() -> Vec<Check> {
+    const NAME: &str = "jobs and the executor";
+    let executor = match std::env::current_exe() {
+        Ok(own) => own.with_file_name("runlet-executor"),
+        Err(error) => return vec![Check::lack(NAME, format!("not checked: {error}"))],
+    };
+    let output = match Command::new(&executor).arg("--probe-isolation").stdin(Stdio::null()).output() {
+        Ok(output) => output,
+        Err(error) => {
+            let text =
+                format!("not checked: {}: {error}; install it beside this program", executor.display());
+            return vec![Check::missing(NAME, text)];
+        }
+    };
+    if !output.status.success() {
+        return vec![Check::missing(NAME, String::from_utf8_lossy(&output.stderr).trim().to_owned())];
     }
-    if enabled.is_empty() {
-        return Check::lack(
-            "Landlock",
-            format!(
-                "can't be told here (kernel {release}; /sys/kernel/security is not mounted); the executor tries it"
-            ),
-        );
-    }
-    Check::lack(
-        "Landlock",
-        "not enabled in this kernel: where jobs run as the executor's own user, they can signal it",
-    )
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut lines = told.lines();
+    let kept_apart = match lines.next() {
+        Some("user") => {
+            "jobs run as another user than the executor, which hides its files and memory from them"
+        }
+        Some("namespaces") => "a mount namespace hides the executor's files from jobs",
+        Some("landlock") => "Landlock hides the content of the executor's files from jobs",
+        _ => "nothing hides the executor's files from jobs",
+    };
+    let open = lines.map(|gap| Check::lack("stays open", gap));
+    let first = match told.lines().next() {
+        Some("user" | "namespaces" | "landlock") => Check::good(NAME, kept_apart),
+        _ => Check::lack(NAME, kept_apart),
+    };
+    std::iter::once(first).chain(open).collect()
 }
 
 fn cgroups() -> Check {

@@ -11,6 +11,12 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// Prints a line. Whoever reads may have enough of it, as `head` has; that is no reason to end.
+fn say(line: &str) {
+    use std::io::Write;
+    let _unread = writeln!(std::io::stdout(), "{line}");
+}
+
 /// A self-hosted Linux machine for coding agents, over MCP.
 #[derive(Debug, Parser)]
 #[command(name = "runlet", version, about)]

@@ -10,7 +10,7 @@ use clap::Args;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{clients, http, token};
+use crate::{clients, http, say, token};
 
 /// Exit status for settings that can't be used (EX_USAGE of sysexits.h).
 const UNUSABLE_SETTINGS: u8 = 64;
@@ -81,7 +81,7 @@ impl Up {
         let outcome = match ready {
             Err(problem) => Err(problem),
             Ok(()) => {
-                println!("{}", self.greeting(&place));
+                say(&self.greeting(&place));
                 tokio::select! {
                     ended = pair.first_end() => Err(ended),
                     _ = interrupt.recv() => Ok(()),
@@ -96,7 +96,7 @@ impl Up {
             _ = terminate.recv() => { pair.stop_at_once().await; outcome }
         };
         if stopped.is_ok() {
-            println!("stopped");
+            say("stopped");
         }
         stopped
     }

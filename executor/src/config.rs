@@ -82,6 +82,10 @@ pub struct Config {
     #[arg(long, hide = true)]
     pub stop_with_stdin: bool,
 
+    /// Print what keeps jobs from the executor on this machine, and what stays open, a line each; then stop.
+    #[arg(long, hide = true)]
+    pub probe_isolation: bool,
+
     /// The executor's own search path, from which jobs get what their user can use.
     #[arg(long, env = "PATH", default_value = "", hide = true)]
     pub search_path: String,

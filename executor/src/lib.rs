@@ -61,6 +61,26 @@ pub fn run(config: Config) -> Result<()> {
     served
 }
 
+/// What would keep jobs from the executor on this machine, and what would stay open. It is tried on a directory made for
+/// that. The calling process must have one thread.
+pub fn probe_isolation(config: &Config) -> Result<Drawn> {
+    lifetime::harden()?;
+    let identity = Identity::resolve(config.job_user.as_deref())?;
+    let root = std::env::temp_dir().join(format!("runlet-probe-{}", std::process::id()));
+    let workspaces = root.join("workspaces");
+    let failed = |error| Error::internal(format!("making the directory {}", workspaces.display()), error);
+    std::fs::create_dir_all(&workspaces).map_err(failed)?;
+    let forked = fork_spawner(&identity, &Veil { root: root.clone(), workspaces, socket_directory: None });
+    let drawn = forked.map(|(spawner, drawn)| {
+        let pid = spawner.pid;
+        drop(spawner);
+        lifetime::await_own_spawner(pid);
+        drawn
+    });
+    let _removed = std::fs::remove_dir_all(&root);
+    drawn
+}
+
 async fn serve(
     config: Config,
     root: Arc<DataRoot>,
@@ -72,8 +92,9 @@ async fn serve(
     let (mut terminate, mut interrupt) =
         (signal(SignalKind::terminate()).map_err(failed)?, signal(SignalKind::interrupt()).map_err(failed)?);
     let parent_gone = end_of_stdin(config.stop_with_stdin);
-    let gateway = config.gateway_user.as_deref().map(|user| Identity::resolve(Some(user))).transpose()?;
-    let listener = Listener::bind(&config.socket, gateway.map(|user| user.uid))?;
+    let find = |user| Identity::find_user("RUNLET_GATEWAY_USER", user);
+    let gateway = config.gateway_user.as_deref().map(find).transpose()?;
+    let listener = Listener::bind(&config.socket, gateway)?;
     tracing::info!(
         socket = %config.socket.display(),
         root = %root.path.display(),

@@ -1,5 +1,6 @@
 //! `runlet-executor`: parses its settings, starts its log, runs.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -16,7 +17,8 @@ fn main() -> ExitCode {
         eprintln!("runlet-executor: RUNLET_LOG: {problem}");
         return ExitCode::from(UNUSABLE_SETTINGS);
     }
-    match runlet_executor::run(config) {
+    let done = if config.probe_isolation { report_isolation(&config) } else { runlet_executor::run(config) };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error @ Error::InvalidArgument { .. }) => {
             eprintln!("runlet-executor: {error}");
@@ -27,6 +29,13 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn report_isolation(config: &Config) -> Result<(), Error> {
+    let drawn = runlet_executor::probe_isolation(config)?;
+    let lines: Vec<&str> = std::iter::once(&drawn.isolation).chain(&drawn.gaps).map(String::as_str).collect();
+    writeln!(std::io::stdout(), "{}", lines.join("\n"))
+        .map_err(|error| Error::internal("writing to standard output", error))
 }
 
 fn start_log(config: &Config) -> Result<(), String> {
