@@ -147,6 +147,14 @@ pub(crate) fn push_output(text: &mut String, output: &Output, start: u64, calls:
         at = *end;
     }
     break_line(text);
+    if output.pieces.is_empty() && output.lost_bytes > 0 {
+        let _ = writeln!(
+            text,
+            "[… {} from byte {} on no longer kept]",
+            counted(output.lost_bytes, "byte"),
+            grouped(start)
+        );
+    }
 }
 
 /// Ends the last line, if it has not ended.
@@ -201,6 +209,21 @@ mod tests {
         text.clear();
         push_output(&mut text, &output, 0, &calls);
         assert_eq!(text, "head\n[… 100 bytes left out, no longer kept]\ntail\n");
+    }
+
+    #[test]
+    fn nothing_kept_from_a_cursor_on_is_named() {
+        let calls = LogCalls { job_id: "job_a", is_stderr: false };
+        let output = Output {
+            total_bytes: 1_109,
+            next_cursor: 1_109,
+            lost_bytes: 1_009,
+            end: true,
+            ..Output::default()
+        };
+        let mut text = String::new();
+        push_output(&mut text, &output, 100, &calls);
+        assert_eq!(text, "[… 1,009 bytes from byte 100 on no longer kept]\n");
     }
 
     #[test]
