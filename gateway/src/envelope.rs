@@ -1,12 +1,15 @@
-//! The outside of a JSON-RPC message, read without its inside; and the answers that are the same for everybody, which
-//! are made once and sent without running the protocol's machinery.
+//! The outside of a JSON-RPC message, read without its inside; and what is answered without running the protocol's
+//! machinery: lists, which are the same for everybody and made once, and calls of tools about which nothing is peculiar.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
-use rmcp::model::{CacheScope, ClientCapabilities, ListToolsResult, ProtocolVersion, Tool};
-use serde::Deserialize;
+use rmcp::model::{
+    CacheScope, CallToolResult, ClientCapabilities, Implementation, JsonObject, ListToolsResult,
+    ProtocolVersion, Tool,
+};
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
 
 /// A message, its parts as they stand in the body.
@@ -52,6 +55,12 @@ impl<'a> Envelope<'a> {
         self.method.as_deref()
     }
 
+    /// The id as it stands in the body, if it may stand in an answer.
+    fn plain_id(&self) -> Option<&'a str> {
+        let id = self.id?.get();
+        (id.starts_with('"') || id.parse::<i64>().is_ok()).then_some(id)
+    }
+
     /// The id, if it may stand in an answer.
     pub(crate) fn id(&self) -> Value {
         let id = self.id.and_then(|id| serde_json::from_str(id.get()).ok());
@@ -88,6 +97,63 @@ struct Meta<'a> {
     version: Option<Cow<'a, str>>,
     #[serde(rename = "io.modelcontextprotocol/clientCapabilities")]
     capabilities: Option<ClientCapabilities>,
+    #[serde(rename = "io.modelcontextprotocol/clientInfo")]
+    _client: Option<Implementation>,
+    #[serde(rename = "progressToken")]
+    progress_token: Option<IgnoredAny>,
+}
+
+impl<'a> Meta<'a> {
+    fn read(meta: Option<&'a RawValue>) -> Option<Self> {
+        meta.map_or_else(|| Some(Self::default()), |meta| serde_json::from_str(meta.get()).ok())
+    }
+}
+
+/// A call of a tool that is answered by its result and nothing else.
+pub(crate) struct PlainCall {
+    id: String,
+    is_modern: bool,
+    /// Name of the tool.
+    pub(crate) tool: String,
+    /// What it is given.
+    pub(crate) arguments: JsonObject,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CallParams<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    arguments: Option<JsonObject>,
+    #[serde(borrow, rename = "_meta")]
+    meta: Option<&'a RawValue>,
+}
+
+impl PlainCall {
+    /// The call in this message, unless something about it takes the protocol's machinery: reports of progress, a name
+    /// in the headers that is not the one in the body, parameters of later revisions.
+    pub(crate) fn read(headers: &HeaderMap, envelope: &Envelope<'_>) -> Option<Self> {
+        let method = envelope.method().filter(|method| *method == "tools/call")?;
+        let id = envelope.plain_id()?;
+        let CallParams { name, arguments, meta } = serde_json::from_str(envelope.params?.get()).ok()?;
+        let meta = Meta::read(meta).filter(|meta| meta.progress_token.is_none())?;
+        let has_parameters = headers.keys().any(|name| name.as_str().starts_with("mcp-param-"));
+        let is_modern = is_modern(headers, method, Some(&name), &meta).filter(|_| !has_parameters)?;
+        Some(Self {
+            id: id.to_owned(),
+            is_modern,
+            tool: name.into_owned(),
+            arguments: arguments.unwrap_or_default(),
+        })
+    }
+
+    /// The message that answers it.
+    pub(crate) fn answer(&self, mut result: CallToolResult) -> serde_json::Result<Bytes> {
+        if !self.is_modern {
+            result.result_type = None;
+        }
+        Ok(message(&self.id, &serde_json::to_string(&result)?))
+    }
 }
 
 impl Prepared {
@@ -103,30 +169,29 @@ impl Prepared {
 
     /// The answer to `tools/list` and `ping`, where nothing about the request is peculiar.
     pub(crate) fn answer(&self, headers: &HeaderMap, envelope: &Envelope<'_>) -> Option<Bytes> {
-        let id = envelope.id?.get();
-        if !id.starts_with('"') && id.parse::<i64>().is_err() {
-            return None;
-        }
+        let id = envelope.plain_id()?;
         let method = envelope.method().filter(|method| matches!(*method, "tools/list" | "ping"))?;
-        let meta: Meta<'_> = match envelope.params {
-            None => Meta::default(),
-            Some(params) => match serde_json::from_str::<Params<'_>>(params.get()).ok()?.meta {
-                None => Meta::default(),
-                Some(meta) => serde_json::from_str(meta.get()).ok()?,
-            },
+        let meta = match envelope.params {
+            None => None,
+            Some(params) => serde_json::from_str::<Params<'_>>(params.get()).ok()?.meta,
         };
-        let result = match (method, is_modern(headers, method, &meta)?) {
+        let result = match (method, is_modern(headers, method, None, &Meta::read(meta)?)?) {
             ("tools/list", true) => &self.modern_tools,
             ("tools/list", false) => &self.legacy_tools,
             ("ping", false) => "{}",
             _ => return None,
         };
-        Some([r#"{"jsonrpc":"2.0","id":"#, id, r#","result":"#, result, "}"].concat().into())
+        Some(message(id, result))
     }
 }
 
-/// The era of a request, if headers and body agree on it.
-fn is_modern(headers: &HeaderMap, method: &str, meta: &Meta<'_>) -> Option<bool> {
+/// A response, put together from texts of JSON.
+fn message(id: &str, result: &str) -> Bytes {
+    [r#"{"jsonrpc":"2.0","id":"#, id, r#","result":"#, result, "}"].concat().into()
+}
+
+/// The era of a request, if headers and body agree on it. `name` is what the header `Mcp-Name` must be.
+fn is_modern(headers: &HeaderMap, method: &str, name: Option<&str>, meta: &Meta<'_>) -> Option<bool> {
     let header = single(headers, "mcp-protocol-version")?;
     let named = single(headers, "mcp-method")?;
     let modern = ProtocolVersion::V_2026_07_28;
@@ -136,7 +201,7 @@ fn is_modern(headers: &HeaderMap, method: &str, meta: &Meta<'_>) -> Option<bool>
                 && header.is_some_and(|header| header == modern.as_str())
                 && named.is_some_and(|named| named == method)
                 && meta.capabilities.is_some()
-                && !headers.contains_key("mcp-name");
+                && single(headers, "mcp-name")?.map(HeaderValue::as_bytes) == name.map(str::as_bytes);
             agrees.then_some(true)
         }
         None => {

@@ -33,13 +33,13 @@ use crate::{
     answer::{self, Body},
     auth::{Brake, Refusal, Tokens, take_token},
     config::Config,
-    envelope::{Envelope, Prepared},
+    envelope::{Envelope, PlainCall, Prepared},
     executor::Link,
     hosts::{HostRules, Refused},
     log::{Facts, RequestLine},
     mcp::{Caller, McpServer},
     slow::{into_events, slow_to_events},
-    tools::Toolbox,
+    tools::{Offered, Toolbox},
 };
 
 /// Time for a whole request body after its headers.
@@ -59,6 +59,7 @@ pub(crate) struct Gateway {
     brake: Brake,
     prepared: Prepared,
     link: Arc<Link>,
+    server: McpServer,
     mcp: StreamableHttpService<McpServer, NeverSessionManager>,
 }
 
@@ -77,7 +78,8 @@ impl Gateway {
             .with_max_request_body_bytes(config.max_body_bytes)
             .disable_allowed_hosts()
             .disable_allowed_origins();
-        let mcp = StreamableHttpService::new(move || Ok(server.clone()), Arc::default(), settings);
+        let own = server.clone();
+        let mcp = StreamableHttpService::new(move || Ok(own.clone()), Arc::default(), settings);
         Ok(Self {
             host_rules: config.host_rules.clone(),
             tokens: config.tokens.clone(),
@@ -86,6 +88,7 @@ impl Gateway {
             brake: Brake::new(),
             prepared,
             link,
+            server,
             mcp,
         })
     }
@@ -162,20 +165,37 @@ impl Gateway {
             let response = answer::json_bytes(StatusCode::OK, prepared);
             return Ok(if accept.json { response } else { into_events(response) });
         }
-        let id = envelope.id();
+        let plain = PlainCall::read(&parts.headers, &envelope)
+            .and_then(|call| Some((Arc::clone(self.server.toolbox.find(&call.tool)?), call)));
+        let answer = match plain {
+            Some((tool, call)) => called(self.server.clone(), tool, call, caller).boxed(),
+            None => {
+                let id = envelope.id();
+                parts.extensions.insert(caller);
+                self.through_machinery(parts, body, id).boxed()
+            }
+        };
+        Ok(match accept {
+            Accept { events: false, .. } => answer.await,
+            Accept { json: false, .. } => into_events(slow_to_events(answer).await),
+            Accept { .. } => slow_to_events(answer).await,
+        })
+    }
+
+    /// The answer of the protocol's machinery to a message with this id.
+    fn through_machinery(
+        &self,
+        mut parts: http::request::Parts,
+        body: Bytes,
+        id: Value,
+    ) -> impl Future<Output = Response<Body>> + Send + use<> {
         parts.headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         // A query may hold a token, and nothing behind looks at it. The protocol's machinery wants a host, any host.
         parts.uri = http::Uri::from_static("/mcp");
         parts.headers.insert(HOST, HeaderValue::from_static("localhost"));
-        parts.extensions.insert(caller);
         let mcp = self.mcp.clone();
         let request = Request::from_parts(parts, Full::new(body));
-        let inner = async move { in_json(mcp.handle(request).await.map(Body::new), &id).await };
-        Ok(match accept {
-            Accept { events: false, .. } => inner.await,
-            Accept { json: false, .. } => into_events(slow_to_events(inner.boxed()).await),
-            Accept { .. } => slow_to_events(inner.boxed()).await,
-        })
+        async move { in_json(mcp.handle(request).await.map(Body::new), &id).await }
     }
 
     /// Reads the whole body, in time and within the limit.
@@ -201,6 +221,26 @@ impl Gateway {
                 let message = format!("the request body did not arrive within {} s", BODY_TIME.as_secs());
                 Err(answer::error(StatusCode::REQUEST_TIMEOUT, "body_too_slow", &message))
             }
+        }
+    }
+}
+
+/// The answer to a call, without the protocol's machinery, which takes longer than many a command. Dropping it ends the
+/// wait, as it does there.
+async fn called(
+    server: McpServer,
+    tool: Arc<Offered>,
+    mut call: PlainCall,
+    caller: Caller,
+) -> Response<Body> {
+    let arguments = std::mem::take(&mut call.arguments);
+    let result = server.call(&tool, arguments, &caller, std::future::pending()).await;
+    match call.answer(result) {
+        Ok(message) => answer::json_bytes(StatusCode::OK, message),
+        Err(error) => {
+            tracing::error!(%error, tool = call.tool, "can't write an answer");
+            let message = "a fault of the gateway, which its log describes";
+            answer::rpc_error(StatusCode::INTERNAL_SERVER_ERROR, &Value::Null, -32603, message)
         }
     }
 }

@@ -8,8 +8,9 @@ use http::request::Parts;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, Implementation, InitializeResult, ListToolsResult,
-        PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion, ServerCapabilities, Tool,
+        CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, InitializeResult,
+        ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion,
+        ServerCapabilities, Tool,
     },
     service::RequestContext,
 };
@@ -23,7 +24,6 @@ use crate::{
     executor::Link,
     failure::Failure,
     log::Facts,
-    reply::Reply,
     tools::{Context, Offered, Toolbox},
 };
 
@@ -116,46 +116,51 @@ impl ServerHandler for McpServer {
         let Some(caller) = caller.cloned() else {
             return Err(ErrorData::internal_error("the request came without a caller", None));
         };
-        let arguments = request.arguments.unwrap_or_default();
-        let workspace = arguments.get("workspace_id").and_then(|id| id.as_str()).filter(|id| is_loggable(id));
-        if let Some(workspace) = workspace {
-            caller.facts.workspace.get_or_init(|| workspace.to_owned());
-        }
-        caller.facts.tool.get_or_init(|| request.name.clone().into_owned());
-        let result = self.run(tool, arguments, &caller, &context).await;
-        let result = match result {
-            Ok(reply) => reply.into_result(),
-            Err(failure) => {
-                caller.facts.failure.get_or_init(|| failure.code);
-                failure.into_result()
+        let interrupted = async {
+            tokio::select! {
+                () = context.ct.cancelled() => Failure::cancelled(),
+                never = report_progress(&context, caller.accept) => match never {},
             }
         };
-        Ok(result.into())
+        Ok(self.call(tool, request.arguments.unwrap_or_default(), &caller, interrupted).await.into())
     }
 }
 
 impl McpServer {
-    /// Runs a tool until it answers, the client goes away, or the gateway stops; a panic becomes an error.
-    async fn run(
+    /// Calls a tool, and notes what the log tells of it. The call ends when it is `interrupted` or the gateway stops; a
+    /// panic becomes an error.
+    pub(crate) async fn call(
         &self,
         tool: &Offered,
         arguments: rmcp::model::JsonObject,
         caller: &Caller,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<Reply, Failure> {
-        let call = Context { link: Arc::clone(&self.link), principal: caller.principal.clone() };
+        interrupted: impl Future<Output = Failure>,
+    ) -> CallToolResult {
+        let facts = &caller.facts;
+        let workspace = arguments.get("workspace_id").and_then(|id| id.as_str()).filter(|id| is_loggable(id));
+        if let Some(workspace) = workspace {
+            facts.workspace.get_or_init(|| workspace.to_owned());
+        }
+        facts.tool.get_or_init(|| tool.declaration.name.clone().into_owned());
+        let context = Context { link: Arc::clone(&self.link), principal: caller.principal.clone() };
         let stopped = async {
             self.stopping.cancelled().await;
             sleep(STOP_GRACE).await;
         };
-        tokio::select! {
+        let result = tokio::select! {
             biased;
-            result = AssertUnwindSafe(tool.call(Arc::new(call), arguments)).catch_unwind() => {
+            result = AssertUnwindSafe(tool.call(Arc::new(context), arguments)).catch_unwind() => {
                 result.unwrap_or_else(|_| Err(Failure::internal()))
             }
-            () = context.ct.cancelled() => Err(Failure::cancelled()),
+            failure = interrupted => Err(failure),
             () = stopped => Err(Failure::stopping()),
-            never = report_progress(context, caller.accept) => match never {},
+        };
+        match result {
+            Ok(reply) => reply.into_result(),
+            Err(failure) => {
+                facts.failure.get_or_init(|| failure.code);
+                failure.into_result()
+            }
         }
     }
 }

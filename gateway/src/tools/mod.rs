@@ -163,17 +163,17 @@ impl Selection {
 }
 
 /// The tools that are offered, in order of their names.
-pub(crate) struct Toolbox(Vec<Offered>);
+pub(crate) struct Toolbox(Vec<Arc<Offered>>);
 
 impl Toolbox {
     pub(crate) fn new(selection: &Selection) -> Self {
         let mut tools = all();
         tools.retain(|tool| selection.admits(tool));
         tools.sort_by(|one, other| one.declaration.name.cmp(&other.declaration.name));
-        Self(tools)
+        Self(tools.into_iter().map(Arc::new).collect())
     }
 
-    pub(crate) fn find(&self, name: &str) -> Option<&Offered> {
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<Offered>> {
         let Self(tools) = self;
         let place = tools.binary_search_by(|tool| tool.declaration.name.as_ref().cmp(name)).ok()?;
         tools.get(place)

@@ -63,6 +63,53 @@ async fn list_of_tools_in_both_eras_prepared_or_not() {
     assert_eq!(gateway.post(&request("ping", json!({}))).await.json()["result"], json!({}));
 }
 
+/// Neither takes an executor: the argument is refused before.
+#[tokio::test]
+async fn call_of_a_tool_in_both_eras_plain_or_not() {
+    let gateway = Gateway::start(&[]).await;
+    let call = |meta: Value| {
+        let params = json!({ "name": "list_jobs", "arguments": { "unknown": 1 }, "_meta": meta });
+        json!({ "jsonrpc": "2.0", "id": "a\u{e9}", "method": "tools/call", "params": params })
+    };
+    // A call that wants to know of its progress takes the long way.
+    let watched = |mut meta: Value| {
+        meta["progressToken"] = json!(1);
+        call(meta)
+    };
+    let headers = [&MODERN[..], &["Mcp-Method: tools/call", "Mcp-Name: list_jobs"]].concat();
+    for (headers, meta) in [(&[][..], json!({})), (&headers[..], modern_meta())] {
+        let plain = gateway.post_with(headers, &call(meta.clone())).await;
+        let long_way = gateway.post_with(headers, &watched(meta)).await;
+        assert_eq!(plain.status, 200);
+        assert!(text(&plain.json()["result"]).contains("unknown argument 'unknown'"), "{}", plain.body);
+        assert_eq!(plain.json()["result"]["isError"], true);
+        assert_eq!(plain.json(), long_way.json());
+        assert_eq!(plain.head.contains("application/json"), long_way.head.contains("application/json"));
+    }
+}
+
+#[tokio::test]
+async fn modern_calls_with_headers_that_disagree_are_refused() {
+    let gateway = Gateway::start(&[]).await;
+    let message =
+        request("tools/call", json!({ "name": "list_jobs", "arguments": {}, "_meta": modern_meta() }));
+    for headers in [
+        &["Mcp-Method: tools/call"][..],
+        &["Mcp-Method: tools/call", "Mcp-Name: list_files"],
+        &["Mcp-Method: tools/list", "Mcp-Name: list_jobs"],
+        &["Mcp-Method: tools/call", "Mcp-Name: list_jobs", "Mcp-Name: list_files"],
+    ] {
+        let answer = gateway.post_with(&[&MODERN[..], headers].concat(), &message).await;
+        assert_eq!((answer.status, &answer.json()["error"]["code"]), (400, &json!(-32020)), "{headers:?}");
+    }
+    let nothing_said = json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28" });
+    let message =
+        request("tools/call", json!({ "name": "list_jobs", "arguments": {}, "_meta": nothing_said }));
+    let headers = [&MODERN[..], &["Mcp-Method: tools/call", "Mcp-Name: list_jobs"]].concat();
+    let answer = gateway.post_with(&headers, &message).await;
+    assert_eq!((answer.status, &answer.json()["error"]["code"]), (400, &json!(-32602)), "{}", answer.body);
+}
+
 #[tokio::test]
 async fn modern_requests_with_headers_that_disagree_are_refused() {
     let gateway = Gateway::start(&[]).await;
