@@ -26,6 +26,8 @@ pub struct DataRoot {
     pub logs: PathBuf,
     /// `trash/`: what is being removed. A crash never leaves half of a workspace elsewhere.
     pub trash: PathBuf,
+    /// `stock/`: what was made ahead for workspaces to come.
+    pub stock: PathBuf,
     /// `runlet.db`: the records.
     pub records: PathBuf,
     _lock: File,
@@ -47,6 +49,7 @@ impl DataRoot {
             workspaces: path.join("workspaces"),
             logs: path.join("logs"),
             trash: path.join("trash"),
+            stock: path.join("stock"),
             records: path.join("runlet.db"),
             path,
             _lock: lock,
@@ -54,6 +57,7 @@ impl DataRoot {
         create_directory(&root.workspaces, if shared { 0o711 } else { 0o700 })?;
         create_directory(&root.logs, 0o700)?;
         create_directory(&root.trash, 0o700)?;
+        create_directory(&root.stock, 0o700)?;
         close_records(&root.path)?;
         Ok(root)
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use support::World;
+use support::{World, wait};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_workspace_has_a_python_of_its_own_at_once() {
@@ -48,5 +48,43 @@ async fn many_workspaces_are_made_at_once_while_the_template_is_built() {
         let made = made.expect();
         let job = client.run(made["workspace_id"].as_str().unwrap(), "python -m pip --version").await;
         assert_eq!(job["exit_code"], json!(0), "{job}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_environment_is_kept_in_stock_for_the_next_workspace() {
+    let mut world = World::builder().executor("RUNLET_PREPARE_PYTHON", "true").start().await;
+    let client = world.client();
+    let stock = world.root().join("stock");
+    let in_stock = || -> Vec<String> {
+        let entries = std::fs::read_dir(&stock).unwrap().flatten();
+        entries.map(|entry| entry.file_name().into_string().unwrap()).collect()
+    };
+    let full = async || {
+        wait::until(
+            "the stock to be full",
+            Duration::from_secs(60),
+            async || matches!(in_stock().as_slice(), [one] if one.starts_with("python-")),
+        )
+        .await;
+    };
+    full().await;
+    // A copy that a crash has cut short, and one of a Python that is no longer installed, are no hindrance.
+    world.kill_executor().await;
+    std::fs::remove_dir_all(stock.join(&in_stock()[0])).unwrap();
+    for stale in ["making/venv/bin", "python-2.7.18/bin"] {
+        std::fs::create_dir_all(stock.join(stale)).unwrap();
+    }
+    world.start_executor().await;
+    full().await;
+    for name in ["first", "second"] {
+        let made = client.call("create_workspace", json!({ "name": name })).await.expect();
+        let venv = made["python"]["venv"].as_str().unwrap();
+        let job = client
+            .run(name, "command -v python pip; head -1 $(command -v pip); touch \"$VIRTUAL_ENV/mine\"")
+            .await;
+        assert_eq!(job["output"].as_str().unwrap().matches(venv).count(), 3, "{job}");
+        assert_eq!(job["exit_code"], json!(0), "{job}");
+        full().await;
     }
 }

@@ -183,9 +183,10 @@ impl Workspaces {
         }
         if python {
             let furnished = match self.template(abandoned).await {
-                Ok(template) => template.furnish(&workspace.paths, &self.workers).await,
+                Ok(template) => self.python.furnish(&template, &workspace.paths).await,
                 Err(error) => Err(error),
             };
+            self.restock();
             match furnished {
                 Ok(version) => workspace.python_version = Some(version),
                 Err(error @ Error::ProgramMissing { .. }) => {
@@ -195,6 +196,20 @@ impl Workspaces {
             }
         }
         Ok(())
+    }
+
+    /// Fills the stock of Python environments, for the next workspace.
+    fn restock(&self) {
+        let (python, stopping) = (Arc::clone(&self.python), self.stopping.clone());
+        self.tasks.spawn(async move {
+            let filled = tokio::select! {
+                filled = python.fill_stock() => filled,
+                () = stopping.cancelled() => Ok(()),
+            };
+            if let Err(error) = filled {
+                tracing::warn!(error = %error, cause = ?error, "no Python environment could be put in stock");
+            }
+        });
     }
 
     /// The template of Python environments. Making it goes on when this workspace is abandoned, for others wait for it too.

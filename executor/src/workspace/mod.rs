@@ -118,7 +118,6 @@ pub struct Workspaces {
     store: Store,
     root: Arc<DataRoot>,
     identity: Identity,
-    workers: Workers,
     spawner: Arc<Spawner>,
     search_path: Vec<PathBuf>,
     python: Arc<Python>,
@@ -190,13 +189,17 @@ impl Workspaces {
             tasks,
             stopping,
         } = parts;
-        let python =
-            Arc::new(Python::new(&root, identity.clone(), Arc::clone(&spawner), search_path.clone()));
+        let python = Arc::new(Python::new(
+            &root,
+            identity.clone(),
+            workers,
+            Arc::clone(&spawner),
+            search_path.clone(),
+        ));
         let this = Self {
             store,
             root,
             identity,
-            workers,
             spawner,
             search_path,
             python,

@@ -1,5 +1,6 @@
 //! Python environments. Making one with `python3 -m venv` takes seconds, most of them for pip; so it is done once, into a
-//! template that belongs to the executor, and each workspace gets a copy with its own paths in it.
+//! template that belongs to the executor, and each workspace gets a copy with its own paths in it. Copying some 1,500
+//! files takes up to a second too, so one copy is in stock.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -12,10 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{Dir, FileType, Mode, OFlags, Timespec, Timestamps};
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, OnceCell};
 
 use super::environment::find_program;
-use super::{Paths, open_directory};
+use super::{Paths, open_directory, removal};
 use crate::data_root::DataRoot;
 use crate::error::{Error, Result};
 use crate::process::capture::capture;
@@ -29,14 +30,19 @@ const BUILD_LIMIT: Duration = Duration::from_secs(120);
 /// Longest time for asking Python for its version.
 const ASK_LIMIT: Duration = Duration::from_secs(10);
 
-/// The template of Python environments.
+/// The template of Python environments, and copies of it.
 #[derive(Debug)]
 pub struct Python {
     workspaces: PathBuf,
+    stock: PathBuf,
+    trash: PathBuf,
     identity: Identity,
+    workers: Workers,
     spawner: Arc<Spawner>,
     search_path: Vec<PathBuf>,
     template: OnceCell<Template>,
+    /// Held while the stock is being filled; true once it is to be kept filled.
+    keeps_stock: Mutex<bool>,
 }
 
 /// The template, made.
@@ -46,38 +52,86 @@ pub(super) struct Template {
     version: String,
 }
 
-impl Template {
-    /// Makes the environment of a workspace; returns Python's version.
-    pub(super) async fn furnish(&self, paths: &Paths, workers: &Workers) -> Result<String> {
-        let (source, target) = (open_directory(&self.path)?, open_directory(&paths.root)?);
-        let (old, new) = (self.path.clone(), paths.venv.clone());
-        workers
-            .run(move || copy_environment(&source, &target, &old, &new))
-            .await?
-            .map_err(|error| Error::internal(format!("making {}", paths.venv.display()), error))?;
-        Ok(self.version.clone())
-    }
-}
-
 impl Python {
     pub(super) fn new(
         root: &DataRoot,
         identity: Identity,
+        workers: Workers,
         spawner: Arc<Spawner>,
         search_path: Vec<PathBuf>,
     ) -> Self {
         Self {
             workspaces: root.workspaces.clone(),
+            stock: root.stock.clone(),
+            trash: root.trash.clone(),
             identity,
+            workers,
             spawner,
             search_path,
             template: OnceCell::new(),
+            keeps_stock: Mutex::new(false),
         }
     }
 
-    /// Makes the template if it is missing, so that the first workspace need not wait for it.
+    /// Makes the template if it is missing, and a copy of it, so that workspaces need not wait for them. From now on the
+    /// stock is filled again after each use.
     pub async fn prepare(&self) -> Result<()> {
-        self.template().await.map(|_| ())
+        self.template().await?;
+        *self.keeps_stock.lock().await = true;
+        self.fill_stock().await
+    }
+
+    /// Makes the environment of a workspace; returns Python's version.
+    pub(super) async fn furnish(&self, template: &Template, paths: &Paths) -> Result<String> {
+        let failed = |error| Error::internal(format!("making {}", paths.venv.display()), error);
+        let target = open_directory(&paths.root)?;
+        let (old, new) = (template.path.clone(), paths.venv.clone());
+        // Whoever moves it first has it; without one, one is copied here and now.
+        let in_stock = fs::rename(self.in_stock(template), &paths.venv).is_ok();
+        let source = if in_stock { None } else { Some(open_directory(&template.path)?) };
+        let furnish = move || {
+            if let Some(source) = source {
+                copy_environment(&source, &target, c"venv")?;
+            }
+            // The jobs' user may be unable to pass through the directories above, which the descriptor spares it.
+            let own = PathBuf::from(format!("/proc/self/fd/{}", target.as_raw_fd())).join("venv");
+            relocate(&own, &old, &new)
+        };
+        self.workers.run(furnish).await?.map_err(failed)?;
+        Ok(template.version.clone())
+    }
+
+    /// Puts a copy of the template in stock, if one is to be kept there and is not.
+    pub(super) async fn fill_stock(&self) -> Result<()> {
+        let Ok(kept) = self.keeps_stock.try_lock() else { return Ok(()) };
+        let (true, Some(template)) = (*kept, self.template.get()) else { return Ok(()) };
+        let (copy, making) = (self.in_stock(template), self.stock.join("making"));
+        if copy.is_dir() {
+            return Ok(());
+        }
+        let failed = |error: io::Error| Error::internal(format!("making {}", copy.display()), error);
+        // What was begun before a crash, and copies of another version.
+        for entry in fs::read_dir(&self.stock).map_err(failed)?.flatten() {
+            removal::remove(&self.trash, &entry.path()).await?;
+        }
+        self.make_own_directory(&making, 0o700).map_err(failed)?;
+        let (source, target) = (open_directory(&template.path)?, open_directory(&making)?);
+        self.workers.run(move || copy_environment(&source, &target, c"venv")).await?.map_err(failed)?;
+        fs::rename(making.join("venv"), &copy).and_then(|()| fs::remove_dir(&making)).map_err(failed)
+    }
+
+    fn in_stock(&self, template: &Template) -> PathBuf {
+        self.stock.join(format!("python-{}", template.version))
+    }
+
+    /// Makes a directory of the jobs' user.
+    fn make_own_directory(&self, path: &Path, mode: u32) -> io::Result<()> {
+        fs::create_dir(path)?;
+        fs::set_permissions(path, Permissions::from_mode(mode))?;
+        if self.identity.switch {
+            std::os::unix::fs::lchown(path, Some(self.identity.uid), Some(self.identity.gid))?;
+        }
+        Ok(())
     }
 
     /// The template, once it is made.
@@ -112,12 +166,7 @@ impl Python {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
         }
-        fs::create_dir(&building).map_err(failed)?;
-        fs::set_permissions(&building, Permissions::from_mode(0o755)).map_err(failed)?;
-        if self.identity.switch {
-            std::os::unix::fs::lchown(&building, Some(self.identity.uid), Some(self.identity.gid))
-                .map_err(failed)?;
-        }
+        self.make_own_directory(&building, 0o755).map_err(failed)?;
         let (from, to) = (building.join("venv"), path.to_owned());
         self.run(python, &["-m", "venv", &from.to_string_lossy()], BUILD_LIMIT, &building).await?;
         let switch = self.identity.switch;
@@ -173,13 +222,10 @@ fn take_over(tree: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies the template `source` to `venv` in the directory `target`. Runs with the jobs' file rights; the paths go
-/// through the descriptors, since the jobs' user may be unable to pass through the directories above.
-fn copy_environment(source: &OwnedFd, target: &OwnedFd, old: &Path, new: &Path) -> io::Result<()> {
+/// Copies the template `source` to `name` in the directory `target`. Runs with the jobs' file rights.
+fn copy_environment(source: &OwnedFd, target: &OwnedFd, name: &CStr) -> io::Result<()> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-    let template = rustix::fs::openat(source, ".", flags, Mode::empty())?;
-    copy_tree(&template, target, c"venv")?;
-    relocate(&PathBuf::from(format!("/proc/self/fd/{}", target.as_raw_fd())).join("venv"), old, new)
+    copy_tree(&rustix::fs::openat(source, ".", flags, Mode::empty())?, target, name)
 }
 
 /// Copies the directory `from` to `name` in the directory `into`. An environment has some 1,500 files, so each of them is
