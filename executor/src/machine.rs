@@ -168,6 +168,7 @@ impl Machine {
             let period = Duration::from_secs(this.config.cleaning_seconds.max(1));
             loop {
                 tokio::time::sleep(period).await;
+                this.spawner.trim();
                 match this.jobs.clean(retention).await {
                     Ok(0) => {}
                     Ok(count) => tracing::info!(count, "removed ended jobs past their retention"),

@@ -9,7 +9,7 @@ use support::jobs::{end, id};
 use support::{World, probe, wait};
 
 /// Inits that are kept for later jobs, at most; each is a descriptor of the executor and one of the spawner.
-const IDLE_INITS: usize = 8;
+const IDLE_INITS: usize = 64;
 
 /// Asks for `/healthz` again and again until `over`, on a thread of its own, and returns how long each answer took, the
 /// shortest time first.
@@ -157,6 +157,24 @@ async fn exe_16_no_zombie_descriptor_or_thread_is_left() {
     .await;
     // Threads for blocking work go after ten seconds without any.
     wait::until("threads to end", Duration::from_secs(30), async || probe::threads(pid) <= threads + 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn inits_that_no_job_needs_are_ended() {
+    let world = World::builder().executor("RUNLET_CLEANING_SECONDS", "1").start().await;
+    let client = world.client();
+    let workspace = client.workspace().await;
+    let command = json!({ "workspace_id": workspace, "command": "sleep 1", "wait_seconds": 20 });
+    let jobs = (0..12).map(|_| client.call("run_command", command.clone()));
+    for job in futures::future::join_all(jobs).await {
+        assert_eq!(job.expect()["exit_code"], json!(0));
+    }
+    assert!(probe::children(world.spawner_pid()).len() >= 12, "each is kept for a later job");
+    wait::until("all but two inits to end", Duration::from_secs(10), async || {
+        probe::children(world.spawner_pid()).len() == 2 && probe::zombies(world.spawner_pid()).is_empty()
+    })
+    .await;
+    assert_eq!(client.run(&workspace, "echo goes on").await["output"], json!("goes on\n"));
 }
 
 /// Descriptors of a program once what it does at its start is over.

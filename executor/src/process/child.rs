@@ -57,10 +57,10 @@ impl<'a> Program<'a> {
 
     /// Starts the program and returns its process id, or what failed.
     pub(super) fn start(&self) -> Result<i32, (Stage, i32)> {
-        let mut stack = vec![0_u8; STACK_BYTES];
+        let mut stack = Vec::<u8>::with_capacity(STACK_BYTES);
         let mut task = Task { program: self, failure: None };
         // The end of the stack, aligned as every ABI we build for asks (16 bytes).
-        let top = stack.as_mut_ptr_range().end;
+        let top = stack.spare_capacity_mut().as_mut_ptr_range().end.cast::<u8>();
         let top = top.wrapping_sub(top as usize % 16);
         // SAFETY: `run` executes on `stack`, which outlives it: CLONE_VFORK holds this thread until the child has
         // executed or exited. The process has one thread, so nothing else touches `task` meanwhile. Safe code can't

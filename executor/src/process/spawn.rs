@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -17,8 +17,11 @@ use super::spawner::SpawnerHandle;
 use super::wire::{Descriptors, EVENT_BYTES, Event, Order, Request, memory_file, send_control, send_request};
 use crate::error::{Error, Result};
 
-/// Inits kept when their job is over: each saves a later job a fork. They share most of their memory.
-const IDLE_INITS: usize = 8;
+/// Inits kept at most when their jobs are over: each saves a later job a fork.
+const MOST_IDLE: usize = 64;
+
+/// Inits kept however long nobody has needed them.
+const ALWAYS_IDLE: usize = 2;
 
 /// Longest command passed as an argument, in bytes: the kernel refuses a string of MAX_ARG_STRLEN (32 pages) or more,
 /// its final NUL counted. A longer one runs from a file.
@@ -215,6 +218,11 @@ impl Spawner {
         let _end = self.socket.receive(&mut [0]).await;
     }
 
+    /// Ends inits that no job has needed since the last call.
+    pub fn trim(&self) {
+        self.idle.trim();
+    }
+
     async fn fork_init(&self) -> Result<Packets> {
         let failed = |source| Error::Spawn { stage: "asking the spawner for an init".to_owned(), source };
         let (own, its) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -226,27 +234,49 @@ impl Spawner {
 
 /// Inits without a job.
 #[derive(Debug, Default)]
-struct Idle(Mutex<Vec<Packets>>);
+struct Idle(Mutex<Stock>);
+
+#[derive(Debug, Default)]
+struct Stock {
+    inits: Vec<Packets>,
+    /// As few as there were since the last look: so many were not needed.
+    fewest: usize,
+}
 
 impl Idle {
     /// One that lives: there is nothing to read from it, not even an end.
     fn take(&self) -> Option<Packets> {
-        let mut inits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Some(control) = inits.pop() {
+        let mut stock = self.lock();
+        let taken = loop {
+            let Some(control) = stock.inits.pop() else { break None };
             let looked = recv(control.0.get_ref(), &mut [0; 1][..], RecvFlags::PEEK | RecvFlags::DONTWAIT);
             if matches!(looked, Err(Errno::AGAIN)) {
-                return Some(control);
+                break Some(control);
             }
-        }
-        None
+        };
+        stock.fewest = stock.fewest.min(stock.inits.len());
+        taken
     }
 
     /// Keeps one for the next job. One that is too many ends when its socket is closed.
     fn put(&self, control: Packets) {
-        let mut inits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if inits.len() < IDLE_INITS {
-            inits.push(control);
+        let mut stock = self.lock();
+        if stock.inits.len() < MOST_IDLE {
+            stock.inits.push(control);
         }
+    }
+
+    /// Ends those that were not needed since the last call.
+    fn trim(&self) {
+        let mut stock = self.lock();
+        let unneeded = stock.fewest.min(stock.inits.len().saturating_sub(ALWAYS_IDLE));
+        // The last ones that were put back are the first to be taken, so the first ones are idle the longest.
+        stock.inits.drain(..unneeded);
+        stock.fewest = stock.inits.len();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Stock> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
