@@ -13,6 +13,9 @@ pub(crate) use axum::body::Body;
 /// Type of JSON.
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
+/// Code of JSON-RPC for an error of the server's own making (-32000 to -32099 are left to servers).
+const REFUSED: i32 = -32000;
+
 /// JSON that is at hand.
 pub(crate) fn json_bytes(status: StatusCode, bytes: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(Body::from(bytes.into()));
@@ -24,6 +27,13 @@ pub(crate) fn json_bytes(status: StatusCode, bytes: impl Into<Bytes>) -> Respons
 /// `{"error": …, "message": …}`
 pub(crate) fn error(status: StatusCode, error: &str, message: &str) -> Response<Body> {
     json_bytes(status, json!({ "error": error, "message": message }).to_string())
+}
+
+/// Refuses a request to MCP before its message is read. Clients show the error of a JSON-RPC message, and hide any other
+/// body behind a sentence of their own; programs find `reason` in its data.
+pub(crate) fn refusal(status: StatusCode, reason: &str, message: &str) -> Response<Body> {
+    let error = json!({ "code": REFUSED, "message": message, "data": { "reason": reason } });
+    json_bytes(status, json!({ "jsonrpc": "2.0", "id": null, "error": error }).to_string())
 }
 
 /// An error of JSON-RPC. `id` is that of the request, or null.
@@ -42,14 +52,23 @@ pub(crate) fn ok() -> Response<Body> {
 /// 405.
 pub(crate) fn method_not_allowed(allowed: &'static str) -> Response<Body> {
     let message = format!("this path takes {allowed} only");
-    let mut response = error(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", &message);
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    allowing(allowed, error(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", &message))
+}
+
+/// 405 for MCP, which takes messages only.
+pub(crate) fn post_only() -> Response<Body> {
+    let message = "this path takes POST only; there are no sessions and no streams to listen to";
+    allowing("POST", refusal(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message))
+}
+
+fn allowing(methods: &'static str, mut response: Response<Body>) -> Response<Body> {
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
     response
 }
 
 /// 401, the same whatever was wrong.
 pub(crate) fn unauthorized() -> Response<Body> {
-    error(
+    refusal(
         StatusCode::UNAUTHORIZED,
         "unauthorized",
         "send the token once, as X-Sandbox-Token, as Authorization: Bearer, or as X-API-Key",
@@ -58,7 +77,7 @@ pub(crate) fn unauthorized() -> Response<Body> {
 
 /// 429.
 pub(crate) fn too_many_failures() -> Response<Body> {
-    let mut response = error(
+    let mut response = refusal(
         StatusCode::TOO_MANY_REQUESTS,
         "too_many_failures",
         "too many wrong tokens from this address; try later",
@@ -73,5 +92,5 @@ pub(crate) fn too_large(limit: usize) -> Response<Body> {
         "the request body is larger than the limit of {limit} bytes (JSON escapes count); \
          write a large file in parts, for example by run_command with `cat >> file` and stdin"
     );
-    error(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", &message)
+    refusal(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", &message)
 }

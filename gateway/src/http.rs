@@ -133,14 +133,14 @@ impl Gateway {
         };
         facts.principal.get_or_init(|| Arc::clone(&principal.name));
         if request.method() != Method::POST {
-            return Err(answer::method_not_allowed("POST"));
+            return Err(answer::post_only());
         }
         let Some(accept) = Accept::of(request.headers()) else {
             let message = "send Accept: application/json, text/event-stream";
-            return Err(answer::error(StatusCode::NOT_ACCEPTABLE, "not_acceptable", message));
+            return Err(answer::refusal(StatusCode::NOT_ACCEPTABLE, "not_acceptable", message));
         };
         if let Some(problem) = content_problem(request.headers()) {
-            return Err(answer::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_content", problem));
+            return Err(answer::refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_content", problem));
         }
         let (parts, body) = request.into_parts();
         let body = self.collect(&parts.headers, body).await?;
@@ -219,7 +219,7 @@ impl Gateway {
             }
             Err(_) => {
                 let message = format!("the request body did not arrive within {} s", BODY_TIME.as_secs());
-                Err(answer::error(StatusCode::REQUEST_TIMEOUT, "body_too_slow", &message))
+                Err(answer::refusal(StatusCode::REQUEST_TIMEOUT, "body_too_slow", &message))
             }
         }
     }
@@ -293,7 +293,7 @@ fn drain(body: Body) {
 
 fn refuse(peer: IpAddr, refused: Refused) -> Response<Body> {
     match refused {
-        Refused::BadHost => answer::error(
+        Refused::BadHost => answer::refusal(
             StatusCode::BAD_REQUEST,
             "bad_host",
             "expected one Host header that names this server",
@@ -301,12 +301,12 @@ fn refuse(peer: IpAddr, refused: Refused) -> Response<Body> {
         Refused::Host(host) => {
             tracing::warn!(%peer, host = host.escape_debug().to_string(), "refused a request for another host");
             let message = "this host name is not let in; the operator adds it to RUNLET_ALLOWED_HOSTS";
-            answer::error(StatusCode::FORBIDDEN, "host_not_allowed", message)
+            answer::refusal(StatusCode::FORBIDDEN, "host_not_allowed", message)
         }
         Refused::Origin(origin) => {
             tracing::warn!(%peer, origin = origin.escape_debug().to_string(), "refused a request from another origin");
             let message = "this origin is not let in; the operator adds it to RUNLET_ALLOWED_ORIGINS";
-            answer::error(StatusCode::FORBIDDEN, "origin_not_allowed", message)
+            answer::refusal(StatusCode::FORBIDDEN, "origin_not_allowed", message)
         }
     }
 }

@@ -40,7 +40,7 @@ async fn token_in_each_spelling_and_every_doubt_is_401() {
             .await;
         assert_eq!(answer.status, 401, "{headers:?}");
         assert!(!answer.head.contains("www-authenticate"), "it would start OAuth");
-        assert!(answer.json()["error"].is_string());
+        assert!(answer.json()["error"]["message"].as_str().unwrap().contains("X-Sandbox-Token"));
         bodies.push(answer.body);
     }
     bodies.dedup();
@@ -93,7 +93,10 @@ async fn http_07_names_of_the_server() {
         assert_eq!(gateway.post_with(&[&format!("Host: {host}")], &list).await.status, 200, "{host}");
     }
     let answer = gateway.post_with(&["Host: evil.com", "X-Forwarded-Host: mcp.example.com"], &ping).await;
-    assert_eq!((answer.status, answer.json()["error"].as_str()), (403, Some("host_not_allowed")));
+    assert_eq!(
+        (answer.status, answer.json()["error"]["data"]["reason"].as_str()),
+        (403, Some("host_not_allowed"))
+    );
     assert_eq!(gateway.post_with(&["Host: localhost", "Host: localhost"], &ping).await.status, 400);
     let answer = gateway.raw(b"POST /mcp HTTP/1.1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await;
     assert_eq!(answer.status, 400);
@@ -154,7 +157,7 @@ async fn http_10_bodies_that_are_too_large_or_no_messages() {
     }
     let answer = gateway.post(&of_size(limit + 1)).await;
     assert_eq!(answer.status, 413);
-    assert!(answer.json()["message"].as_str().unwrap().contains("1048576"));
+    assert!(answer.json()["error"]["message"].as_str().unwrap().contains("1048576"));
 
     let head = format!(
         "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Sandbox-Token: {TOKEN}\r\nContent-Type: application/json\r\nConnection: close\r\n"
@@ -201,6 +204,6 @@ async fn http_10_bodies_that_are_too_large_or_no_messages() {
     assert_eq!(send("X-No-Type: 1", "{}").await.0, 415);
     let gzip = gateway.send("POST", "/mcp", &[&token, json_kind, "Content-Encoding: gzip"], "x").await;
     assert_eq!(gzip.status, 415);
-    assert!(gzip.json()["message"].is_string());
+    assert!(gzip.json()["error"]["message"].is_string());
     assert_eq!(gateway.post(&request("ping", json!({}))).await.status, 200, "the gateway lives");
 }

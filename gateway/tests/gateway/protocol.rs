@@ -186,7 +186,7 @@ async fn http_06_every_accept_header_is_served_in_its_form() {
         }
         let answer = gateway.post_with(&["Accept: text/html"], &message).await;
         assert_eq!(answer.status, 406);
-        assert!(answer.json()["message"].as_str().unwrap().contains("application/json"));
+        assert!(answer.json()["error"]["message"].as_str().unwrap().contains("application/json"));
     }
 }
 
