@@ -71,6 +71,20 @@ async fn python_sdk_2_in_the_legacy_era() {
     python(2, "legacy", LEGACY).await;
 }
 
+/// The SDK hides a body that is no error of JSON-RPC.
+#[tokio::test(flavor = "multi_thread")]
+async fn python_sdk_2_shows_why_it_was_refused() {
+    let toolchain = Toolchain::installed().await;
+    let world = World::start().await;
+    let mut command = Command::new(toolchain.python(2));
+    command.arg(source().join("main_job.py")).arg("legacy");
+    tell(&mut command, &world);
+    command.env("SANDBOX_TOKEN", "not-the-token-0123456789-0123456789");
+    let ended = run(command, LIMIT).await;
+    assert_ne!(ended.code, Some(0));
+    assert!(ended.stderr.contains("send the token once, as X-Sandbox-Token"), "{}", ended.stderr);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn python_sdk_1() {
     python(1, "legacy", LEGACY).await;
