@@ -101,6 +101,21 @@ async fn a_killed_spawner_ends_the_executor_which_says_so_and_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_spawner_makes_starts_fail_in_time_and_not_hang() {
+    let world = World::start().await;
+    let client = world.client();
+    let workspace = client.workspace().await;
+    send(world.spawner_pid(), Signal::STOP);
+    let run = json!({ "workspace_id": workspace, "command": "echo up", "wait_seconds": 1 });
+    let error = client.call("run_command", run).await.expect_error();
+    assert!(error["message"].as_str().unwrap().contains("stopped the spawner"), "{error}");
+    send(world.spawner_pid(), Signal::CONT);
+    assert_eq!(client.run(&workspace, "echo goes on").await["output"], json!("goes on\n"));
+    wait::until("the job that came too late to be gone", PROMPTLY, async || busy_inits(&world).is_empty())
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_spawner_and_its_executor_killed_together_leave_nothing() {
     let mut world = World::start().await;
     let client = world.client();

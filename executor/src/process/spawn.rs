@@ -20,6 +20,9 @@ use crate::error::{Error, Result};
 /// Inits kept at most when their jobs are over: each saves a later job a fork.
 const MOST_IDLE: usize = 64;
 
+/// How long a program may take to start. It takes milliseconds, or seconds where hundreds start at once.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
 /// Inits kept however long nobody has needed them.
 const ALWAYS_IDLE: usize = 2;
 
@@ -208,7 +211,13 @@ impl Spawner {
         let sent = control.send(|socket| send_request(socket, &request, &descriptors)).await;
         sent.map_err(|source| Error::Spawn { stage: "handing it to its init".to_owned(), source })?;
         let mut process = Process { control: Some(control), ordered: false, idle: Arc::clone(&self.idle) };
-        process.started().await?;
+        let started = tokio::time::timeout(START_LIMIT, process.started()).await;
+        started.map_err(|_elapsed| Error::Spawn {
+            stage: "waiting for its start".to_owned(),
+            source: io::Error::other(
+                "its init does not answer; if that repeats, somebody has stopped the spawner: restart the executor",
+            ),
+        })??;
         Ok((process, Pipes { stdin, stdout, stderr }))
     }
 
