@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::Bench;
-use crate::peer::{PythonServer, spawn_median, spawn_rate};
+use crate::peer::PythonServer;
 use crate::table::{Figure, Row, Target, Unit};
 use crate::wire::{Call, Connection, Crowd};
 
@@ -32,7 +32,7 @@ pub(crate) async fn one_client(bench: &Bench) -> Vec<Row> {
     let (mut own_times, mut spawn_times, mut python_times) = (Vec::new(), Vec::new(), Vec::new());
     for block in 0..=BLOCKS {
         let own_time = ours.median(&call, CALLS_PER_BLOCK).await;
-        let spawn_time = spawn_median(CALLS_PER_BLOCK);
+        let spawn_time = bench.shell.median(CALLS_PER_BLOCK);
         let python_time = match &mut python {
             Some(python) => Some(python.median(&peer_call, CALLS_PER_BLOCK).await),
             None => None,
@@ -62,7 +62,7 @@ pub(crate) async fn many_clients(bench: &Bench) -> Vec<Row> {
     let (mut own_rates, mut spawn_rates, mut python_rates) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..RATE_BLOCKS {
         own_rates.push(ours.rate(&call, RATE_TIME).await);
-        spawn_rates.push(spawn_rate(CLIENTS, RATE_TIME));
+        spawn_rates.push(bench.shell.rate(CLIENTS, RATE_TIME));
         if let Some(python) = &mut python {
             python_rates.push(python.rate(&peer_call, RATE_TIME).await);
         }

@@ -20,7 +20,7 @@ use std::time::Instant;
 use support::probe::resident_bytes;
 use tempfile::TempDir;
 
-use peer::PythonServer;
+use peer::{PythonServer, Shell};
 use programs::Programs;
 use serde_json::json;
 use table::Row;
@@ -32,6 +32,8 @@ struct Bench {
     directory: TempDir,
     /// A workspace without Python.
     workspace: String,
+    /// Bash without Runlet.
+    shell: Shell,
     /// The Python server, where it can be had.
     python: Option<PythonServer>,
     /// Its resident memory before it was used.
@@ -83,7 +85,8 @@ impl Bench {
         let prepared = client.call("create_workspace", json!({})).await.expect();
         client.call("delete_workspace", json!({ "workspace_id": prepared["workspace_id"] })).await.expect();
         let workspace = client.workspace().await;
-        Self { programs, directory, workspace, python, python_idle_bytes }
+        let shell = Shell::of_jobs(&client, &workspace).await;
+        Self { programs, directory, workspace, shell, python, python_idle_bytes }
     }
 }
 

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use support::Client;
 use tokio::net::TcpStream;
 use tokio::process::Child;
 
@@ -79,41 +80,59 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
     quiet.status().is_ok_and(|status| status.success())
 }
 
-/// Runs `bash -c true` by posix_spawn, which is what the standard library uses here, and waits for its end. Bash finds
-/// what decides how much it does at its start as it finds it in a job: with a locale of more files, or without a home or
-/// a shell to look up, it takes up to half as long again.
-fn spawn_true() {
-    let mut bash = Command::new("/bin/bash");
-    bash.args(["-c", "true"]).env_clear();
-    let search = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-    bash.envs([("PATH", search), ("HOME", "/tmp"), ("SHELL", "/bin/bash"), ("LC_CTYPE", "C.UTF-8")]);
-    assert!(succeeds(&mut bash));
+/// `bash -c true` by posix_spawn, which is what the standard library uses here, where a job would run it and with a job's
+/// variables: with others, such as a locale of more files, bash takes up to half as long again.
+#[derive(Debug)]
+pub(crate) struct Shell {
+    directory: String,
+    variables: Vec<(String, String)>,
 }
 
-/// The median of so many spawns, one after the other, in milliseconds.
-pub(crate) fn spawn_median(spawns: usize) -> f64 {
-    let time = || {
-        let start = Instant::now();
-        spawn_true();
-        milliseconds(start.elapsed())
-    };
-    median((0..spawns).map(|_| time()).collect())
-}
+impl Shell {
+    /// As a job of this workspace finds it.
+    pub(crate) async fn of_jobs(client: &Client, workspace: &str) -> Self {
+        let job = client.run(workspace, "env -0 | tr '\\0' '\\n'").await;
+        let printed = job["output"].as_str().expect("the output");
+        let variables: Vec<(String, String)> = printed
+            .lines()
+            .filter_map(|line| line.split_once('='))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        let directory = variables.iter().find(|(name, _)| name == "PWD").expect("a directory").1.clone();
+        Self { directory, variables }
+    }
 
-/// Spawns per second of so many threads.
-pub(crate) fn spawn_rate(threads: usize, time: Duration) -> f64 {
-    let start = Instant::now();
-    let spawns: u32 = thread::scope(|scope| {
-        let spawn = || {
-            let mut spawns = 0;
-            while start.elapsed() < time {
-                spawn_true();
-                spawns += 1;
-            }
-            spawns
+    fn spawn_true(&self) {
+        let mut bash = Command::new("/bin/bash");
+        bash.args(["-c", "true"]).env_clear().current_dir(&self.directory);
+        assert!(succeeds(bash.envs(self.variables.iter().map(|(name, value)| (name, value)))));
+    }
+
+    /// The median of so many spawns, one after the other, in milliseconds.
+    pub(crate) fn median(&self, spawns: usize) -> f64 {
+        let time = || {
+            let start = Instant::now();
+            self.spawn_true();
+            milliseconds(start.elapsed())
         };
-        let running: Vec<_> = (0..threads).map(|_| scope.spawn(spawn)).collect();
-        running.into_iter().map(|thread| thread.join().expect("a thread that spawns")).sum()
-    });
-    f64::from(spawns) / start.elapsed().as_secs_f64()
+        median((0..spawns).map(|_| time()).collect())
+    }
+
+    /// Spawns per second of so many threads.
+    pub(crate) fn rate(&self, threads: usize, time: Duration) -> f64 {
+        let start = Instant::now();
+        let spawns: u32 = thread::scope(|scope| {
+            let spawn = || {
+                let mut spawns = 0;
+                while start.elapsed() < time {
+                    self.spawn_true();
+                    spawns += 1;
+                }
+                spawns
+            };
+            let running: Vec<_> = (0..threads).map(|_| scope.spawn(spawn)).collect();
+            running.into_iter().map(|thread| thread.join().expect("a thread that spawns")).sum()
+        });
+        f64::from(spawns) / start.elapsed().as_secs_f64()
+    }
 }
