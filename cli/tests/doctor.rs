@@ -1,5 +1,4 @@
 //! `runlet doctor` as a person uses it. It needs the executor beside it, as `cargo test --workspace` builds it.
-#![expect(clippy::unwrap_used, reason = "a test that can't go on must fail")]
 
 use std::io::Read;
 use std::process::{Command, Stdio};
