@@ -51,7 +51,7 @@ impl Doctor {
     pub(crate) fn run(self) -> ExitCode {
         let checks = [
             programs(),
-            isolation(),
+            isolation(&self.root),
             vec![job_user(), namespaces(), cgroups(), proc_children()],
             vec![open_files(), disk(&self.root)],
         ];
@@ -147,13 +147,15 @@ fn namespaces() -> Check {
 }
 
 /// What the executor itself finds, since it is the one that knows. A line names the isolation, each further one a gap.
-fn isolation() -> Vec<Check> {
+fn isolation(root: &Path) -> Vec<Check> {
     const NAME: &str = "jobs and the executor";
     let executor = match std::env::current_exe() {
         Ok(own) => own.with_file_name("runlet-executor"),
         Err(error) => return vec![Check::lack(NAME, format!("not checked: {error}"))],
     };
-    let output = match Command::new(&executor).arg("--probe-isolation").stdin(Stdio::null()).output() {
+    let mut probe = Command::new(&executor);
+    probe.args(["--probe-isolation", "--root"]).arg(root).stdin(Stdio::null());
+    let output = match probe.output() {
         Ok(output) => output,
         Err(error) => {
             let text =

@@ -62,14 +62,22 @@ pub fn run(config: Config) -> Result<()> {
 }
 
 /// What would keep jobs from the executor on this machine, and what would stay open. It is tried on a directory made for
-/// that. The calling process must have one thread.
+/// that where the data root is or would be. The calling process must have one thread.
 pub fn probe_isolation(config: &Config) -> Result<Drawn> {
     lifetime::harden()?;
     let identity = Identity::resolve(config.job_user.as_deref())?;
-    let root = std::env::temp_dir().join(format!("runlet-probe-{}", std::process::id()));
+    let absolute = std::path::absolute(&config.root).unwrap_or_else(|_| config.root.clone());
+    let name = format!(".runlet-probe-{}", std::process::id());
+    // Not where something of that name is already: somebody may have put it there.
+    let made =
+        absolute.ancestors().map(|place| place.join(&name)).find(|root| std::fs::create_dir(root).is_ok());
+    let root = made.ok_or_else(|| {
+        let place = config.root.display();
+        Error::invalid("SANDBOX_ROOT", format!("no directory can be made at {place}, nor above it"))
+    })?;
     let workspaces = root.join("workspaces");
     let failed = |error| Error::internal(format!("making the directory {}", workspaces.display()), error);
-    std::fs::create_dir_all(&workspaces).map_err(failed)?;
+    std::fs::create_dir(&workspaces).map_err(failed)?;
     let forked = fork_spawner(&identity, &Veil { root: root.clone(), workspaces, socket_directory: None });
     let drawn = forked.map(|(spawner, drawn)| {
         let pid = spawner.pid;

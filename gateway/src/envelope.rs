@@ -147,6 +147,10 @@ impl PlainCall {
         })
     }
 
+    pub(crate) fn id(&self) -> Value {
+        serde_json::from_str(&self.id).unwrap_or_default()
+    }
+
     /// The message that answers it.
     pub(crate) fn answer(&self, mut result: CallToolResult) -> serde_json::Result<Bytes> {
         if !self.is_modern {

@@ -240,7 +240,7 @@ async fn called(
         Err(error) => {
             tracing::error!(%error, tool = call.tool, "can't write an answer");
             let message = "a fault of the gateway, which its log describes";
-            answer::rpc_error(StatusCode::INTERNAL_SERVER_ERROR, &Value::Null, -32603, message)
+            answer::rpc_error(StatusCode::INTERNAL_SERVER_ERROR, &call.id(), -32603, message)
         }
     }
 }

@@ -31,11 +31,27 @@ pub(super) fn run(control: &OwnedFd, common: &Common) -> ! {
     let ready = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let Ok(signals) = ready.map_err(io::Error::from).and_then(|()| child_signals()) else { exit_now(1) };
     let mut buffer = Vec::new();
-    // Whatever goes wrong here, the executor sees it by the end of the socket.
-    while let Ok(Some((request, descriptors))) = receive_request(control, &mut buffer) {
-        run_job(request, descriptors, common, control, signals.as_fd());
+    loop {
+        match receive_request(control, &mut buffer) {
+            // A request that waited until its executor had given it up must not begin.
+            Ok(Some((request, descriptors))) if !is_abandoned(control) => {
+                run_job(request, descriptors, common, control, signals.as_fd());
+            }
+            Ok(None) => exit_now(0),
+            // An order that came when its job was over: the executor will close the socket. Ending before it has read
+            // the reports would take them from it, as the kernel then reports a reset first.
+            Ok(Some(_)) => {}
+            Err(error) if error.raw_os_error().is_none() => {}
+            // The executor sees it by the end of the socket.
+            Err(_) => exit_now(1),
+        }
     }
-    exit_now(0)
+}
+
+fn is_abandoned(control: BorrowedFd<'_>) -> bool {
+    let mut events = [PollFd::from_borrowed_fd(control, PollFlags::empty())];
+    let _looked = poll(&mut events, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    events[0].revents().contains(PollFlags::HUP)
 }
 
 fn run_job(

@@ -196,10 +196,6 @@ impl Spawner {
             has_attachment: attachment.is_some(),
             cwd: command.cwd.into_os_string().into_encoded_bytes(),
         };
-        let control = match self.idle.take() {
-            Some(control) => control,
-            None => self.fork_init().await?,
-        };
         let descriptors = Descriptors {
             stdio: [
                 stdin_end.as_ref().unwrap_or(&self.null).as_fd(),
@@ -208,11 +204,23 @@ impl Spawner {
             ],
             attachment: attachment.as_ref().map(AsFd::as_fd),
         };
-        let sent = control.send(|socket| send_request(socket, &request, &descriptors)).await;
-        sent.map_err(|source| Error::Spawn { stage: "handing it to its init".to_owned(), source })?;
-        let mut process = Process { control: Some(control), ordered: false, idle: Arc::clone(&self.idle) };
-        let started = tokio::time::timeout(START_LIMIT, process.started()).await;
-        started.map_err(|_elapsed| Error::Spawn {
+        let process = async {
+            let control = match self.idle.take() {
+                Some(control) => control,
+                None => self.fork_init().await?,
+            };
+            let sent = control.send(|socket| send_request(socket, &request, &descriptors)).await;
+            // An init that is gone, or was never forked, has closed its end.
+            sent.map_err(
+                |error| if error.kind() == io::ErrorKind::BrokenPipe { no_init() } else { failed(error) },
+            )?;
+            let mut process =
+                Process { control: Some(control), ordered: false, idle: Arc::clone(&self.idle) };
+            process.started().await?;
+            Ok::<_, Error>(process)
+        };
+        let started = tokio::time::timeout(START_LIMIT, process).await;
+        let process = started.map_err(|_elapsed| Error::Spawn {
             stage: "waiting for its start".to_owned(),
             source: io::Error::other(
                 "its init does not answer; if that repeats, somebody has stopped the spawner: restart the executor",
@@ -346,10 +354,7 @@ impl Process {
                     source: io::Error::from_raw_os_error(errno),
                 })
             }
-            _ => Err(Error::Spawn {
-                stage: "creating a process".to_owned(),
-                source: io::Error::other("the kernel gave none, or its init was killed"),
-            }),
+            _ => Err(no_init()),
         }
     }
 
@@ -406,6 +411,13 @@ impl Process {
         if let Some(control) = self.control.take().filter(|_| !self.ordered) {
             self.idle.put(control);
         }
+    }
+}
+
+fn no_init() -> Error {
+    Error::Spawn {
+        stage: "creating a process".to_owned(),
+        source: io::Error::other("the kernel gave none, or its init was killed"),
     }
 }
 

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -20,6 +21,9 @@ use crate::process::identity::Identity;
 
 /// How long to wait for ended jobs to go before looking again.
 const SWEEP_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// How long inits may take to end their jobs once the executor is gone.
+const INITS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The executor's end of a spawner that runs.
 #[derive(Debug)]
@@ -88,8 +92,13 @@ fn run(identity: Identity, veil: &Veil, socket: OwnedFd) -> io::Result<()> {
     let signals = child_signals()?;
     let mut charges = Charges::default();
     serve(socket, &signals, &common, &mut charges)?;
-    // The executor is gone. Each init has seen that too and ends its job; what is left is adopted and ended here.
+    // The executor is gone. Each init has seen that too and ends its job; what is left is adopted and ended here. An init
+    // that does not hear, because a job has stopped what it waits for, is ended after a while, and its job then.
+    let patience_ends = Instant::now() + INITS_PATIENCE;
     while !charges.reap() {
+        if Instant::now() > patience_ends {
+            tree::signal_children(Signal::KILL, |_any| true);
+        }
         let mut events = [PollFd::new(&signals, PollFlags::IN)];
         let _woken = poll(&mut events, Some(&SWEEP_PAUSE));
         drain(&signals);

@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::fs::{Dir, FileType, Mode, OFlags, Timespec, Timestamps};
@@ -41,8 +42,10 @@ pub struct Python {
     spawner: Arc<Spawner>,
     search_path: Vec<PathBuf>,
     template: OnceCell<Template>,
-    /// Held while the stock is being filled; true once it is to be kept filled.
-    keeps_stock: Mutex<bool>,
+    /// Whether the stock is kept filled, and used.
+    keeps_stock: AtomicBool,
+    /// Held while the stock is being filled.
+    filling: Mutex<()>,
 }
 
 /// The template, made.
@@ -69,15 +72,20 @@ impl Python {
             spawner,
             search_path,
             template: OnceCell::new(),
-            keeps_stock: Mutex::new(false),
+            keeps_stock: AtomicBool::new(false),
+            filling: Mutex::default(),
         }
     }
 
     /// Makes the template if it is missing, and a copy of it, so that workspaces need not wait for them. From now on the
     /// stock is filled again after each use.
     pub async fn prepare(&self) -> Result<()> {
+        // What an earlier executor left there may be half made, or made for another user of jobs.
+        for entry in fs::read_dir(&self.stock).map_err(|error| self.stock_failed(error))?.flatten() {
+            removal::remove(&self.trash, &entry.path()).await?;
+        }
         self.template().await?;
-        *self.keeps_stock.lock().await = true;
+        self.keeps_stock.store(true, Ordering::Release);
         self.fill_stock().await
     }
 
@@ -87,7 +95,8 @@ impl Python {
         let target = open_directory(&paths.root)?;
         let (old, new) = (template.path.clone(), paths.venv.clone());
         // Whoever moves it first has it; without one, one is copied here and now.
-        let in_stock = fs::rename(self.in_stock(template), &paths.venv).is_ok();
+        let in_stock = self.keeps_stock.load(Ordering::Acquire)
+            && fs::rename(self.in_stock(template), &paths.venv).is_ok();
         let source = if in_stock { None } else { Some(open_directory(&template.path)?) };
         let furnish = move || {
             if let Some(source) = source {
@@ -103,21 +112,27 @@ impl Python {
 
     /// Puts a copy of the template in stock, if one is to be kept there and is not.
     pub(super) async fn fill_stock(&self) -> Result<()> {
-        let Ok(kept) = self.keeps_stock.try_lock() else { return Ok(()) };
-        let (true, Some(template)) = (*kept, self.template.get()) else { return Ok(()) };
+        let Ok(_filling) = self.filling.try_lock() else { return Ok(()) };
+        let Some(template) = self.template.get().filter(|_| self.keeps_stock.load(Ordering::Acquire)) else {
+            return Ok(());
+        };
         let (copy, making) = (self.in_stock(template), self.stock.join("making"));
         if copy.is_dir() {
             return Ok(());
         }
-        let failed = |error: io::Error| Error::internal(format!("making {}", copy.display()), error);
-        // What was begun before a crash, and copies of another version.
-        for entry in fs::read_dir(&self.stock).map_err(failed)?.flatten() {
-            removal::remove(&self.trash, &entry.path()).await?;
-        }
-        self.make_own_directory(&making, 0o700).map_err(failed)?;
+        // What was left by an attempt that failed.
+        removal::remove(&self.trash, &making).await?;
+        self.make_own_directory(&making, 0o700).map_err(|error| self.stock_failed(error))?;
         let (source, target) = (open_directory(&template.path)?, open_directory(&making)?);
-        self.workers.run(move || copy_environment(&source, &target, c"venv")).await?.map_err(failed)?;
-        fs::rename(making.join("venv"), &copy).and_then(|()| fs::remove_dir(&making)).map_err(failed)
+        let copied = self.workers.run(move || copy_environment(&source, &target, c"venv")).await?;
+        copied
+            .and_then(|()| fs::rename(making.join("venv"), &copy))
+            .and_then(|()| fs::remove_dir(&making))
+            .map_err(|error| self.stock_failed(error))
+    }
+
+    fn stock_failed(&self, error: io::Error) -> Error {
+        Error::internal(format!("filling {}", self.stock.display()), error)
     }
 
     fn in_stock(&self, template: &Template) -> PathBuf {
