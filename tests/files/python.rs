@@ -69,14 +69,16 @@ async fn an_environment_is_kept_in_stock_for_the_next_workspace() {
         .await;
     };
     full().await;
-    // A copy that a crash has cut short, and one of a Python that is no longer installed, are no hindrance.
+    // What an earlier executor left is not used: a copy that a crash has cut short, one of a Python that is no longer
+    // installed, one that was made for another user of jobs.
     world.kill_executor().await;
-    std::fs::remove_dir_all(stock.join(&in_stock()[0])).unwrap();
+    std::fs::write(stock.join(&in_stock()[0]).join("stale"), "").unwrap();
     for stale in ["making/venv/bin", "python-2.7.18/bin"] {
         std::fs::create_dir_all(stock.join(stale)).unwrap();
     }
     world.start_executor().await;
     full().await;
+    assert!(!stock.join(&in_stock()[0]).join("stale").exists());
     for name in ["first", "second"] {
         let made = client.call("create_workspace", json!({ "name": name })).await.expect();
         let venv = made["python"]["venv"].as_str().unwrap();
