@@ -28,6 +28,7 @@ pub struct Builder {
     executor_wrapper: Vec<String>,
     user: Option<u32>,
     gateway_program: Option<String>,
+    copies_programs: bool,
 }
 
 impl Builder {
@@ -69,9 +70,11 @@ impl Builder {
         self
     }
 
-    /// Adds a program to those that the executor is started through, nearer to it than the ones before.
+    /// Adds a program to those that the executor is started through, nearer to it than the ones before. The programs are
+    /// then started from a copy, since what lies between may lack the right to reach the place where cargo puts them.
     pub fn executor_further_through(mut self, wrapper: &[&str]) -> Self {
         self.executor_wrapper.extend(wrapper.iter().map(|&part| part.to_owned()));
+        self.copies_programs = true;
         self
     }
 
@@ -171,7 +174,7 @@ impl World {
 
     /// Starts the executor and waits until it answers.
     pub async fn start_executor(&mut self) {
-        let mut command = through(&self.builder.executor_wrapper, &program("runlet-executor"));
+        let mut command = through(&self.builder.executor_wrapper, &self.program("runlet-executor"));
         command.env("SANDBOX_ROOT", self.root()).env("RUNLET_SOCKET", self.socket());
         command.env("RUNLET_LOG_FORMAT", "json").env_remove("SANDBOX_TOKEN");
         // Seconds of work that most tests have no use for.
@@ -203,12 +206,24 @@ impl World {
         self.client_of(number)
     }
 
+    fn program(&self, name: &str) -> PathBuf {
+        let built = program(name);
+        if !self.builder.copies_programs {
+            return built;
+        }
+        let copy = self.directory.path().join(name);
+        if !copy.is_file() {
+            fs::copy(built, &copy).unwrap();
+        }
+        copy
+    }
+
     async fn launch_gateway(&mut self) -> usize {
         // A wrapper that switches the user is for both.
         let wrapper =
             if self.builder.user.is_some() { self.builder.executor_wrapper.as_slice() } else { &[] };
         let name = self.builder.gateway_program.as_deref().unwrap_or("runlet-gateway");
-        let mut command = through(wrapper, &program(name));
+        let mut command = through(wrapper, &self.program(name));
         command
             .env("SANDBOX_TOKEN", TOKEN)
             .env("RUNLET_LISTEN", "127.0.0.1:0")
