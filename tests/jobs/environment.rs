@@ -93,3 +93,18 @@ async fn exe_28_no_pager_waits_for_a_key() {
     let job = client.run_with(&workspace, "git log", json!({ "timeout_seconds": 10 })).await;
     assert_eq!(end(&job), (Some("exited"), Some(0)));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn signals_that_the_executor_was_started_to_ignore_are_not_ignored_by_jobs() {
+    let world = World::builder()
+        .executor_through(&["env", "--ignore-signal=HUP", "--ignore-signal=INT", "--ignore-signal=QUIT"])
+        .start()
+        .await;
+    let client = world.client();
+    let workspace = client.workspace().await;
+    // Those above 31 are the C library's and for real time.
+    let ignored = "echo $((0x$(grep SigIgn /proc/self/status | cut -f2) & 0x7fffffff))";
+    assert_eq!(client.run(&workspace, ignored).await["output"], json!("0\n"));
+    let job = client.run(&workspace, "kill -HUP $$; echo survived").await;
+    assert_eq!((&job["output"], &job["signal"]), (&json!(""), &json!("HUP")), "{job}");
+}

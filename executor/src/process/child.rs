@@ -150,8 +150,7 @@ fn execute(program: &Program<'_>) -> Stage {
         if identity.uid != 0 && libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 {
             return Stage::Confinement;
         }
-        // Rust's runtime ignores SIGPIPE, and the init blocks every signal; a program expects neither.
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        // The init blocks every signal; a program does not expect that.
         let mut none = std::mem::zeroed::<libc::sigset_t>();
         libc::sigemptyset(&raw mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
@@ -216,6 +215,16 @@ pub(super) fn child_signals() -> io::Result<std::os::fd::OwnedFd> {
             -1 => Err(io::Error::last_os_error()),
             descriptor => Ok(std::os::fd::OwnedFd::from_raw_fd(descriptor)),
         }
+    }
+}
+
+/// Lets every signal do what it does by default, for programs to come: Rust's runtime ignores SIGPIPE, and whoever
+/// started the executor may have made it ignore others, as nohup(1) and shells that start something in the background do.
+pub(super) fn reset_signals() {
+    // Of the 64 signals KILL and STOP can't be changed, and the C library keeps two to itself; both is no matter here.
+    for signal in 1..=64 {
+        // SAFETY: sets a disposition; no handler of this program is installed.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
 }
 

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
 use rustix::process::{Gid, Signal, Uid};
 
-use super::child::{Program, Reaped, Stops, Surroundings, child_signals, exit_now, reap};
+use super::child::{Program, Reaped, Stops, Surroundings, child_signals, exit_now, reap, reset_signals};
 use super::identity::Identity;
 use super::tree;
 use super::wire::{Descriptors, Event, ORDER_BYTES, Order, Request, Stage, receive_request};
@@ -30,6 +30,8 @@ pub(super) fn run(control: &OwnedFd, common: &Common) -> ! {
     let _named = rustix::thread::set_name(c"runlet-init");
     let ready = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let Ok(signals) = ready.map_err(io::Error::from).and_then(|()| child_signals()) else { exit_now(1) };
+    // After all of them are blocked: this process itself wants none.
+    reset_signals();
     let mut buffer = Vec::new();
     loop {
         match receive_request(control, &mut buffer) {

@@ -2,6 +2,7 @@
 //! checked to be a descendant after, so that a reused number never hits a stranger.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -39,15 +40,26 @@ pub(super) fn descendants() -> Vec<i32> {
     found
 }
 
-/// Sends a signal to every descendant of this process; returns how many got it.
+/// Processes that are held at a time, so that a crowd does not use up the descriptors.
+const HELD: usize = 256;
+
+/// Sends a signal to every descendant of this process; returns how many got it. All are held before the first is
+/// signalled, so that they get it as good as at once: in a pipeline, the end of one is soon the end of the next, which
+/// then would not have been ended by the signal.
 pub(super) fn signal_descendants(signal: Signal) -> u32 {
-    descendants().into_iter().map(|pid| u32::from(signal_descendant(pid, signal))).sum()
+    let mut signalled = 0;
+    for crowd in descendants().chunks(HELD) {
+        let held: Vec<OwnedFd> = crowd.iter().filter_map(|&pid| hold_descendant(pid)).collect();
+        for process in &held {
+            signalled += u32::from(pidfd_send_signal(process, signal).is_ok());
+        }
+    }
+    signalled
 }
 
-fn signal_descendant(pid: i32, signal: Signal) -> bool {
-    let Some(process) = Pid::from_raw(pid) else { return false };
-    let Ok(handle) = pidfd_open(process, PidfdFlags::empty()) else { return false };
-    is_descendant(pid) && pidfd_send_signal(&handle, signal).is_ok()
+fn hold_descendant(pid: i32) -> Option<OwnedFd> {
+    let handle = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+    is_descendant(pid).then_some(handle)
 }
 
 fn is_descendant(pid: i32) -> bool {
