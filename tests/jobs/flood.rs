@@ -9,9 +9,9 @@ use support::{World, probe, wait};
 
 const MIB: u64 = 1 << 20;
 
-/// Bytes of a flood. The variable is for longer ones by hand.
+/// Bytes of a flood. The variable is for shorter or longer ones by hand.
 fn flood_bytes() -> u64 {
-    let gib = std::env::var("RUNLET_TEST_FLOOD_GIB").map_or(1, |gib| gib.parse().unwrap());
+    let gib = std::env::var("RUNLET_TEST_FLOOD_GIB").map_or(5, |gib| gib.parse().unwrap());
     gib << 30
 }
 
