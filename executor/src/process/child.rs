@@ -218,6 +218,12 @@ pub(super) fn child_signals() -> io::Result<std::os::fd::OwnedFd> {
     }
 }
 
+/// Takes what such a descriptor holds, so that it becomes readable again only by news.
+pub(super) fn drain(signals: BorrowedFd<'_>) {
+    let mut buffer = [0; 1024];
+    while matches!(rustix::io::read(signals, &mut buffer), Ok(read) if read > 0) {}
+}
+
 /// Lets every signal do what it does by default, for programs to come: Rust's runtime ignores SIGPIPE, and whoever
 /// started the executor may have made it ignore others, as nohup(1) and shells that start something in the background do.
 pub(super) fn reset_signals() {

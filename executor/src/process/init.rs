@@ -10,7 +10,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
 use rustix::process::{Gid, Signal, Uid};
 
-use super::child::{Program, Reaped, Stops, Surroundings, child_signals, exit_now, reap, reset_signals};
+use super::child::{
+    Program, Reaped, Stops, Surroundings, child_signals, drain, exit_now, reap, reset_signals,
+};
 use super::identity::Identity;
 use super::tree;
 use super::wire::{Descriptors, Event, ORDER_BYTES, Order, Request, Stage, receive_request};
@@ -35,14 +37,14 @@ pub(super) fn run(control: &OwnedFd, common: &Common) -> ! {
     let mut buffer = Vec::new();
     loop {
         match receive_request(control, &mut buffer) {
-            // A request that waited until its executor had given it up must not begin.
             Ok(Some((request, descriptors))) if !is_abandoned(control) => {
                 run_job(request, descriptors, common, control, signals.as_fd());
             }
+            // It waited until its executor had given it up, and must not begin.
+            Ok(Some(_)) => {}
             Ok(None) => exit_now(0),
             // An order that came when its job was over: the executor will close the socket. Ending before it has read
             // the reports would take them from it, as the kernel then reports a reset first.
-            Ok(Some(_)) => {}
             Err(error) if error.raw_os_error().is_none() => {}
             // The executor sees it by the end of the socket.
             Err(_) => exit_now(1),
@@ -160,11 +162,6 @@ fn reap_all(program: i32, control: BorrowedFd<'_>) -> bool {
         report(control, Event::Exited { status, cpu_micros, max_rss_kib, leftovers });
     }
     childless
-}
-
-fn drain(signals: BorrowedFd<'_>) {
-    let mut buffer = [0; 1024];
-    while matches!(rustix::io::read(signals, &mut buffer), Ok(read) if read > 0) {}
 }
 
 /// An executor that is gone needs no report.

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{DumpableBehavior, Signal};
 
-use super::child::{Fork, Reaped, Stops, child_signals, exit_now, fork, reap};
+use super::child::{Fork, Reaped, Stops, child_signals, drain, exit_now, fork, reap};
 use super::init::{self, Common};
 use super::tree;
 use super::veil::{Drawn, Veil};
@@ -101,7 +101,7 @@ fn run(identity: Identity, veil: &Veil, socket: OwnedFd) -> io::Result<()> {
         }
         let mut events = [PollFd::new(&signals, PollFlags::IN)];
         let _woken = poll(&mut events, Some(&SWEEP_PAUSE));
-        drain(&signals);
+        drain(signals.as_fd());
     }
     Ok(())
 }
@@ -116,7 +116,7 @@ fn serve(socket: OwnedFd, signals: &OwnedFd, common: &Common, charges: &mut Char
         };
         let (asked, ended) = (!events[0].revents().is_empty(), !events[1].revents().is_empty());
         if ended {
-            drain(signals);
+            drain(signals.as_fd());
             charges.reap();
         }
         if !asked {
@@ -159,7 +159,9 @@ impl Charges {
                     self.killed.extend(control.filter(|_| status != 0));
                 }
                 // A job of the executor's own user can do that to its init, which then would obey nobody.
-                Reaped::Stopped { pid } => tree::kill_child(pid),
+                Reaped::Stopped { pid } => {
+                    tree::signal_children(Signal::KILL, |child| child == pid);
+                }
                 Reaped::None => break false,
                 Reaped::Childless => break true,
             }
@@ -171,11 +173,6 @@ impl Charges {
         }
         childless
     }
-}
-
-fn drain(signals: &OwnedFd) {
-    let mut buffer = [0; 1024];
-    while matches!(rustix::io::read(signals, &mut buffer), Ok(read) if read > 0) {}
 }
 
 /// Jobs get the usual soft limit of open files, since programs that use select(2) break above it, and may raise it.

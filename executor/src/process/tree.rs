@@ -21,13 +21,6 @@ pub(super) fn signal_children(signal: Signal, wanted: impl Fn(i32) -> bool) -> u
     found
 }
 
-/// Kills a child of this process that has not been reaped, so that its number is safe.
-pub(super) fn kill_child(pid: i32) {
-    if let Some(process) = Pid::from_raw(pid) {
-        let _may_be_gone = rustix::process::kill_process(process, Signal::KILL);
-    }
-}
-
 /// Process ids of all descendants of this process, parents before their children.
 pub(super) fn descendants() -> Vec<i32> {
     let mut found = children_of(rustix::process::getpid().as_raw_nonzero().get());
