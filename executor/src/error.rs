@@ -55,13 +55,37 @@ pub enum Error {
         /// The job.
         job_id: String,
     },
-    /// The limit of living jobs is reached.
-    #[error("too many jobs (limit {limit}); the oldest is {oldest_job_id}")]
+    /// The limit of living jobs and terminals is reached.
+    #[error("too many jobs and terminals (limit {limit}); the oldest is {oldest_id}")]
     TooManyJobs {
         /// The limit.
         limit: usize,
-        /// The job that has lived longest.
-        oldest_job_id: String,
+        /// The job or terminal that has lived longest.
+        oldest_id: String,
+    },
+    /// No terminal has this id, nor a living one this name.
+    #[error(
+        "no terminal has the id or name '{terminal_id}', or its record was removed after its retention time"
+    )]
+    TerminalNotFound {
+        /// What was asked for.
+        terminal_id: String,
+    },
+    /// The terminal's program has ended.
+    #[error("terminal {terminal_id} has already ended: {outcome}")]
+    TerminalEnded {
+        /// The terminal.
+        terminal_id: String,
+        /// How it ended.
+        outcome: String,
+    },
+    /// A living terminal has this name.
+    #[error("the name '{name}' belongs to the living terminal {terminal_id}")]
+    TerminalExists {
+        /// The name.
+        name: String,
+        /// Who has it.
+        terminal_id: String,
     },
     /// The operating system refused to start a command.
     #[error("can't start the command: {stage}: {source}")]
@@ -80,10 +104,10 @@ pub enum Error {
         job_id: String,
     },
     /// The cursor lies past the end of the log.
-    #[error("cursor {cursor} lies past the end of the log of {job_id}, which has {total_bytes} bytes")]
+    #[error("cursor {cursor} lies past the end of the log of {id}, which has {total_bytes} bytes")]
     CursorOutOfRange {
-        /// The job.
-        job_id: String,
+        /// The job or terminal.
+        id: String,
         /// What was asked for.
         cursor: u64,
         /// Where the log ends.

@@ -55,6 +55,12 @@ id!(
     "job"
 );
 
+id!(
+    /// Id of a terminal, such as `term_7f3k2m4qd4ra`.
+    TerminalId,
+    "term"
+);
+
 fn random() -> Result<String> {
     let mut bytes = [0; RANDOM_BYTES];
     getrandom::fill(&mut bytes)

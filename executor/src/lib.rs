@@ -1,6 +1,6 @@
 //! The executor: owns the processes, files and records of one data root and serves them over gRPC.
 //!
-//! Arrows go one way: `rpc` → `machine` → `workspace`, `job` → `output`, `process`, `store` → `error`, `id`. Only `rpc` knows
+//! Arrows go one way: `rpc` → `machine` → `workspace`, `job`, `terminal` → `output`, `process`, `store` → `error`, `id`. Only `rpc` knows
 //! the wire, only `process` starts processes, and `machine` is where the nouns meet.
 
 pub mod config;
@@ -13,8 +13,11 @@ pub mod job;
 pub mod machine;
 pub mod output;
 pub mod process;
+pub mod resources;
+pub mod retention;
 pub mod rpc;
 pub mod store;
+pub mod terminal;
 mod timestamp;
 pub mod workspace;
 

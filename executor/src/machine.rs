@@ -15,7 +15,8 @@ use crate::data_root::DataRoot;
 use crate::error::{Error, Result};
 use crate::file::{Files, Limits};
 use crate::id::JobId;
-use crate::job::{self, Jobs, Retention};
+use crate::id::TerminalId;
+use crate::job::Jobs;
 use crate::output::Caps;
 use crate::process::capture::capture;
 use crate::process::identity::Identity;
@@ -24,10 +25,14 @@ use crate::process::spawn::{Command, Spawner};
 use crate::process::spawner::SpawnerHandle;
 use crate::process::veil::Drawn;
 use crate::process::workers::Workers;
+use crate::resources::{Places, Resources};
+use crate::retention::{self, Retention};
 use crate::store::Store;
+use crate::terminal::Terminals;
 use crate::workspace::{self, Workspaces, environment};
 
-/// Descriptors of the executor itself, and those of one job: control socket, three pipes, a log or two.
+/// Descriptors of the executor itself, and those of one job or terminal: control socket, three pipes or the two sides of a
+/// pseudo-terminal, a log or two.
 const OWN_DESCRIPTORS: u64 = 96;
 const DESCRIPTORS_OF_A_JOB: u64 = 6;
 
@@ -47,6 +52,8 @@ pub struct Machine {
     pub workspaces: Arc<Workspaces>,
     /// Its jobs.
     pub jobs: Arc<Jobs>,
+    /// Its terminals.
+    pub terminals: Arc<Terminals>,
     /// Its files.
     pub files: Files,
     /// The data root.
@@ -57,7 +64,7 @@ pub struct Machine {
     pub drawn: Drawn,
     /// When this executor started.
     pub started: OffsetDateTime,
-    /// How many jobs may live at once.
+    /// How many jobs and terminals may live at once.
     pub job_limit: usize,
     /// The settings.
     pub config: Config,
@@ -76,6 +83,8 @@ pub struct Deleted {
     pub workspace_id: crate::id::WorkspaceId,
     /// Jobs that were running.
     pub ended_jobs: Vec<JobId>,
+    /// Terminals that were open.
+    pub ended_terminals: Vec<TerminalId>,
     /// Processes that earlier jobs had left.
     pub ended_processes: u32,
     /// Bytes freed.
@@ -117,7 +126,7 @@ impl Machine {
             ..Limits::default()
         };
         let files = Files::new(workers, limits, tasks.clone());
-        let jobs = Jobs::load(job::Parts {
+        let resources = Resources {
             store: store.clone(),
             spawner: Arc::clone(&spawner),
             files: files.clone(),
@@ -125,13 +134,16 @@ impl Machine {
             search_path: search_path.clone(),
             logs: root.logs.clone(),
             caps: caps(config.job_log_bytes)?,
-            limit: job_limit,
+            places: Arc::new(Places::new(job_limit)),
             tasks: tasks.clone(),
-        })
-        .await?;
+        };
+        let jobs = Jobs::load(resources.clone()).await?;
+        let terminals = Terminals::load(resources).await?;
+        retention::forget_strays(&store, &root.logs).await?;
         Ok(Self {
             workspaces: Arc::new(workspaces),
             jobs: Arc::new(jobs),
+            terminals: Arc::new(terminals),
             files,
             root,
             identity,
@@ -164,18 +176,27 @@ impl Machine {
             let retention = Retention {
                 age: Duration::from_secs(this.config.retention_seconds),
                 log_bytes: this.config.logs_bytes,
+                logs: this.root.logs.clone(),
             };
             let period = Duration::from_secs(this.config.cleaning_seconds.max(1));
             loop {
                 tokio::time::sleep(period).await;
                 this.spawner.trim();
-                match this.jobs.clean(retention).await {
+                match retention.apply(&this.store, this.living_ids()).await {
                     Ok(0) => {}
-                    Ok(count) => tracing::info!(count, "removed ended jobs past their retention"),
+                    Ok(count) => {
+                        tracing::info!(count, "removed ended jobs and terminals past their retention")
+                    }
                     Err(error) => tracing::error!(error = %error, cause = ?error, "can't remove ended jobs"),
                 }
             }
         });
+    }
+
+    /// Ids of the jobs and terminals that have processes.
+    fn living_ids(&self) -> Vec<String> {
+        let jobs = self.jobs.living(None).into_iter().map(|job| job.id.to_string());
+        jobs.chain(self.terminals.living(None).into_iter().map(|terminal| terminal.id.to_string())).collect()
     }
 
     /// Runs `work` until it ends or the machine stops.
@@ -199,9 +220,15 @@ impl Machine {
         let (this, id_or_name) = (Arc::clone(self), id_or_name.to_owned());
         let deleting = self.tasks.spawn(async move {
             let workspace = this.workspaces.close(&id_or_name).await?;
-            let (ended_jobs, ended_processes) = this.jobs.end_all(Some(&workspace.id), DELETE_GRACE).await?;
+            let (jobs, terminals) = tokio::join!(
+                this.jobs.end_all(Some(&workspace.id), DELETE_GRACE),
+                this.terminals.close_all(Some(&workspace.id)),
+            );
+            let (ended_jobs, ended_processes) = jobs?;
+            let ended_terminals = terminals?;
             let removed_bytes = this.workspaces.remove(&workspace).await?;
-            Ok(Deleted { workspace_id: workspace.id.clone(), ended_jobs, ended_processes, removed_bytes })
+            let workspace_id = workspace.id.clone();
+            Ok(Deleted { workspace_id, ended_jobs, ended_terminals, ended_processes, removed_bytes })
         });
         deleting.await.map_err(|error| Error::internal("deleting a workspace", error))?
     }
@@ -248,10 +275,11 @@ impl Machine {
         self.tasks.close();
         self.stopping.cancel();
         let grace = Duration::from_secs(self.config.stop_grace_seconds);
-        let (running, _leftovers) = self.jobs.end_all(None, grace).await?;
+        let (jobs, terminals) = tokio::join!(self.jobs.end_all(None, grace), self.terminals.close_all(None));
+        let (ended_jobs, ended_terminals) = (jobs?.0.len(), terminals?.len());
         self.tasks.wait().await;
         self.store.close().await;
-        tracing::info!(ended_jobs = running.len(), "stopped");
+        tracing::info!(ended_jobs, ended_terminals, "stopped");
         Ok(())
     }
 }

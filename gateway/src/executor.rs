@@ -14,7 +14,8 @@ use runlet_proto::{
     reason::{ErrorReason, Failure as Reason},
     v1::{
         file_service_client::FileServiceClient, job_service_client::JobServiceClient,
-        system_service_client::SystemServiceClient, workspace_service_client::WorkspaceServiceClient,
+        system_service_client::SystemServiceClient, terminal_service_client::TerminalServiceClient,
+        workspace_service_client::WorkspaceServiceClient,
     },
 };
 use tokio::{net::UnixStream, time::Instant};
@@ -214,6 +215,13 @@ pub(crate) fn workspaces(channel: Channel) -> WorkspaceServiceClient<Channel> {
 /// Client of the jobs.
 pub(crate) fn jobs(channel: Channel) -> JobServiceClient<Channel> {
     JobServiceClient::new(channel)
+        .max_decoding_message_size(MAX_MESSAGE_BYTES)
+        .max_encoding_message_size(MAX_MESSAGE_BYTES)
+}
+
+/// Client of the terminals.
+pub(crate) fn terminals(channel: Channel) -> TerminalServiceClient<Channel> {
+    TerminalServiceClient::new(channel)
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES)
 }

@@ -160,18 +160,36 @@ fn next(reason: ErrorReason, metadata: &HashMap<String, String>) -> String {
             "Start the command again by run_command with keep_stdin_open=true, or with all its input as stdin.".to_owned()
         }
         ErrorReason::TooManyJobs => {
-            format!("Wait, or end one: cancel_job(job_id=\"{}\") ends the oldest.", fact("oldest_job_id"))
+            let oldest = fact("oldest_id");
+            let end = if oldest.starts_with("term_") {
+                format!("close_terminal(terminal_id=\"{oldest}\")")
+            } else {
+                format!("cancel_job(job_id=\"{oldest}\")")
+            };
+            format!("Wait, or end one: {end} ends the oldest.")
         }
         ErrorReason::SpawnFailed => "Check cwd and env; get_overview shows the executor's limits.".to_owned(),
         ErrorReason::ShellBusy => format!(
             "Wait by read_output(job_id=\"{}\", wait_seconds=50), or name another shell.",
             fact("job_id")
         ),
-        ErrorReason::CursorOutOfRange => format!(
-            "read_output(job_id=\"{}\", cursor=\"tail\") reads the end; the log has {} bytes.",
-            fact("job_id"),
-            fact("total_bytes")
+        ErrorReason::CursorOutOfRange => {
+            let (id, total) = (fact("id"), fact("total_bytes"));
+            let read = if id.starts_with("term_") {
+                format!("read_terminal(terminal_id=\"{id}\", view=\"output\")")
+            } else {
+                format!("read_output(job_id=\"{id}\", cursor=\"tail\")")
+            };
+            format!("{read} reads the end; the log has {total} bytes.")
+        }
+        ErrorReason::TerminalNotFound => "list_terminals shows the terminals.".to_owned(),
+        ErrorReason::TerminalEnded => format!(
+            "read_terminal(terminal_id=\"{}\") shows its last screen; open_terminal opens another.",
+            fact("terminal_id")
         ),
+        ErrorReason::TerminalExists => {
+            format!("Use terminal {}, or call open_terminal with another name.", fact("terminal_id"))
+        }
         ErrorReason::PathNotFound => "list_files shows what is there.".to_owned(),
         ErrorReason::PathOutsideWorkspace => {
             "Use a path inside the workspace; run_command reaches what lies outside.".to_owned()
@@ -222,7 +240,7 @@ mod tests {
         let status = Reason {
             reason: ErrorReason::TooManyJobs,
             message: "too many jobs (limit 256)".to_owned(),
-            metadata: HashMap::from([("oldest_job_id".to_owned(), "job_a".to_owned())]),
+            metadata: HashMap::from([("oldest_id".to_owned(), "job_a".to_owned())]),
         }
         .into_status(Code::ResourceExhausted);
         let text = text_of(status.into());

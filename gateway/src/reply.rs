@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use prost_types::Timestamp;
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
 use runlet_proto::v1::{Output, output::Piece};
@@ -17,6 +18,17 @@ pub(crate) const RESULT_META_KEY: &str = "runlet/result";
 pub(crate) enum Reply {
     /// Text that holds everything, and the same as an object.
     Text(String, Value),
+    /// Text that says everything there is to say of a picture, the same as an object, and the picture.
+    Image {
+        /// The text.
+        text: String,
+        /// The object, without the picture.
+        object: Value,
+        /// The picture.
+        bytes: bytes::Bytes,
+        /// Its kind, such as `image/png`.
+        mime_type: &'static str,
+    },
     /// An object, which is also the text.
     Record(Value),
 }
@@ -25,14 +37,20 @@ impl Reply {
     /// The result of the tool.
     pub(crate) fn into_result(self) -> CallToolResult {
         match self {
-            Self::Text(text, object) => {
-                let mut meta = MetaObject::default();
-                meta.insert(RESULT_META_KEY.to_owned(), object);
-                CallToolResult::success(vec![ContentBlock::text(text)]).with_meta(Some(meta))
+            Self::Text(text, object) => text_first(vec![ContentBlock::text(text)], object),
+            Self::Image { text, object, bytes, mime_type } => {
+                let image = ContentBlock::image(BASE64.encode(&bytes), mime_type);
+                text_first(vec![ContentBlock::text(text), image], object)
             }
             Self::Record(object) => CallToolResult::structured(object),
         }
     }
+}
+
+fn text_first(content: Vec<ContentBlock>, object: Value) -> CallToolResult {
+    let mut meta = MetaObject::default();
+    meta.insert(RESULT_META_KEY.to_owned(), object);
+    CallToolResult::success(content).with_meta(Some(meta))
 }
 
 /// `1234567` as `1,234,567`.
@@ -86,17 +104,43 @@ pub(crate) fn filled(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
+/// Whose log, and which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogKind {
+    JobOutput,
+    JobStderr,
+    Terminal,
+}
+
 /// How to get on in a log.
 pub(crate) struct LogCalls<'a> {
-    pub(crate) job_id: &'a str,
-    pub(crate) is_stderr: bool,
+    pub(crate) id: &'a str,
+    pub(crate) kind: LogKind,
 }
 
 impl LogCalls<'_> {
     /// The call that reads from `cursor` on.
     pub(crate) fn read_from(&self, cursor: u64, more: &str) -> String {
-        let stream = if self.is_stderr { ", stream=\"stderr\"" } else { "" };
-        format!("read_output(job_id=\"{}\", cursor={cursor}{stream}{more})", self.job_id)
+        let id = self.id;
+        match self.kind {
+            LogKind::JobOutput => format!("read_output(job_id=\"{id}\", cursor={cursor}{more})"),
+            LogKind::JobStderr => {
+                format!("read_output(job_id=\"{id}\", cursor={cursor}, stream=\"stderr\"{more})")
+            }
+            LogKind::Terminal => {
+                format!("read_terminal(terminal_id=\"{id}\", view=\"output\", cursor={cursor}{more})")
+            }
+        }
+    }
+
+    /// The call that reads the bytes from `cursor` on as they are.
+    fn read_raw(&self, cursor: u64) -> String {
+        match self.kind {
+            LogKind::JobOutput | LogKind::JobStderr => self.read_from(cursor, ", raw=true"),
+            LogKind::Terminal => {
+                format!("read_terminal(terminal_id=\"{}\", view=\"raw\", cursor={cursor})", self.id)
+            }
+        }
     }
 }
 
@@ -128,6 +172,14 @@ pub(crate) fn shown(output: &Output, start: u64) -> String {
 
 /// Appends the text of `output`, read from `start` on, with every gap named. Ends with a line break.
 pub(crate) fn push_output(text: &mut String, output: &Output, start: u64, calls: &LogCalls<'_>) {
+    if output.binary {
+        let _ = writeln!(text, "[binary data, not shown; {} returns it as base64]", calls.read_raw(start));
+    } else {
+        push_pieces(text, output, start, calls);
+    }
+}
+
+fn push_pieces(text: &mut String, output: &Output, start: u64, calls: &LogCalls<'_>) {
     let mut at = start;
     for Piece { start, end, text: piece, .. } in &output.pieces {
         if *start > at {
@@ -155,6 +207,12 @@ pub(crate) fn push_output(text: &mut String, output: &Output, start: u64, calls:
             grouped(start)
         );
     }
+}
+
+/// The bytes of `output` as they are, in base64.
+pub(crate) fn raw_base64(output: &Output) -> String {
+    let raw: Vec<u8> = output.pieces.iter().flat_map(|piece| piece.raw.iter().copied()).collect();
+    BASE64.encode(raw)
 }
 
 /// Ends the last line, if it has not ended.
@@ -190,7 +248,7 @@ mod tests {
 
     #[test]
     fn gap_is_named_with_the_call_that_reads_it() {
-        let calls = LogCalls { job_id: "job_a", is_stderr: false };
+        let calls = LogCalls { id: "job_a", kind: LogKind::JobOutput };
         let mut output = Output {
             pieces: vec![piece(0, "head\n"), piece(105, "tail")],
             next_cursor: 109,
@@ -213,7 +271,7 @@ mod tests {
 
     #[test]
     fn nothing_kept_from_a_cursor_on_is_named() {
-        let calls = LogCalls { job_id: "job_a", is_stderr: false };
+        let calls = LogCalls { id: "job_a", kind: LogKind::JobOutput };
         let output = Output {
             total_bytes: 1_109,
             next_cursor: 1_109,

@@ -6,6 +6,7 @@ pub mod client;
 pub mod git;
 pub mod jobs;
 pub mod probe;
+pub mod terminals;
 pub mod wait;
 pub mod world;
 

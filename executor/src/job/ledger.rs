@@ -6,7 +6,8 @@ use time::OffsetDateTime;
 use tokio::sync::watch;
 
 use super::registry::Live;
-use super::{End, EndState, record, signal};
+use super::{End, EndState, record};
+use crate::process::signal;
 use crate::process::spawn::{Ended, Exit};
 use crate::store::Store;
 

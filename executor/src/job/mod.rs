@@ -6,10 +6,8 @@ mod new;
 mod output;
 mod record;
 mod registry;
-mod retention;
 mod runner;
 mod shell;
-pub mod signal;
 mod start;
 mod stdin;
 mod stream;
@@ -20,8 +18,7 @@ use time::OffsetDateTime;
 
 pub use new::NewJob;
 pub use output::{ReadFrom, ReadRequest};
-pub use registry::{Jobs, Page, Parts};
-pub use retention::Retention;
+pub use registry::{Jobs, Page};
 pub use start::Started;
 
 use crate::id::{JobId, WorkspaceId};

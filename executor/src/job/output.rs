@@ -85,7 +85,7 @@ impl Jobs {
         let total = bytes_of(&job, request.stream);
         if start > total {
             return Err(Error::CursorOutOfRange {
-                job_id: job.id.to_string(),
+                id: job.id.to_string(),
                 cursor: start,
                 total_bytes: total,
             });

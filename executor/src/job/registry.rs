@@ -14,13 +14,15 @@ use super::ledger::Progress;
 use super::runner::Cancel;
 use super::shell::Shells;
 use super::stdin::{Stdin, Written};
-use super::{End, EndState, Job, State, record, signal};
+use super::{End, EndState, Job, State, record};
 use crate::error::{Error, Result};
 use crate::file::Files;
 use crate::id::{JobId, WorkspaceId};
 use crate::output::{Caps, Log, log};
 use crate::process::identity::Identity;
+use crate::process::signal;
 use crate::process::spawn::Spawner;
+use crate::resources::{Places, Resources};
 use crate::store::{JobFilter, Store};
 
 /// How much longer than its grace a cancellation waits for the last process to go.
@@ -36,7 +38,7 @@ pub struct Jobs {
     pub(super) search_path: Vec<PathBuf>,
     pub(super) logs: PathBuf,
     pub(super) caps: Caps,
-    pub(super) limit: usize,
+    pub(super) places: Arc<Places>,
     pub(super) tasks: TaskTracker,
     pub(super) living: Arc<Living>,
     pub(super) shells: Arc<Shells>,
@@ -56,28 +58,7 @@ pub(super) struct Live {
     pub(super) orders: mpsc::Sender<Cancel>,
     pub(super) stdin: Stdin,
     pub(super) living: Arc<Living>,
-}
-
-/// What the jobs need.
-pub struct Parts {
-    /// The records.
-    pub store: Store,
-    /// Starts processes.
-    pub spawner: Arc<Spawner>,
-    /// Opens the directories that commands start in.
-    pub files: Files,
-    /// Who jobs run as.
-    pub identity: Identity,
-    /// Where jobs find programs.
-    pub search_path: Vec<PathBuf>,
-    /// Directory of the logs.
-    pub logs: PathBuf,
-    /// How much of a log is kept.
-    pub caps: Caps,
-    /// How many jobs may live at once.
-    pub limit: usize,
-    /// Where work that outlives its caller is tracked.
-    pub tasks: TaskTracker,
+    pub(super) places: Arc<Places>,
 }
 
 /// A page of jobs.
@@ -104,6 +85,7 @@ impl Live {
     /// Takes the job out of the living.
     pub(super) fn retire(&self) {
         self.living.lock().remove(&self.fixed.id);
+        self.places.give_back(self.fixed.id.as_str());
     }
 }
 
@@ -115,8 +97,8 @@ impl Living {
 
 impl Jobs {
     /// Takes up the jobs on record. Those that ran when the last executor ended are lost: their processes went with it.
-    pub async fn load(parts: Parts) -> Result<Self> {
-        let Parts { store, spawner, files, identity, search_path, logs, caps, limit, tasks } = parts;
+    pub async fn load(resources: Resources) -> Result<Self> {
+        let Resources { store, spawner, files, identity, search_path, logs, caps, places, tasks } = resources;
         let this = Self {
             store,
             spawner,
@@ -125,7 +107,7 @@ impl Jobs {
             search_path,
             logs,
             caps,
-            limit,
+            places,
             tasks,
             living: Arc::default(),
             shells: Arc::default(),
@@ -141,7 +123,6 @@ impl Jobs {
             let row = record::to_end_row(&job);
             this.store.update_job(job.id.to_string(), job.state().name(), row).await?;
         }
-        this.forget_strays().await?;
         Ok(this)
     }
 

@@ -201,7 +201,7 @@ impl Jobs {
             }
             Err(error) => Err(error),
             Ok(()) => {
-                self.store.remove_jobs(vec![id.to_string()]).await?;
+                self.store.remove_ended(vec![id.to_string()]).await?;
                 Err(spawn_error.unwrap_or(Error::ShuttingDown))
             }
         }
@@ -251,11 +251,7 @@ impl Jobs {
         if self.tasks.is_closed() {
             return Err(Error::ShuttingDown);
         }
-        if living.len() >= self.limit {
-            let oldest = living.values().min_by_key(|live| live.started_at);
-            let oldest_job_id = oldest.map(|live| live.fixed.id.to_string()).unwrap_or_default();
-            return Err(Error::TooManyJobs { limit: self.limit, oldest_job_id });
-        }
+        self.places.take(fixed.id.as_str())?;
         let live = Arc::new(Live {
             started: fixed.started,
             started_at: Instant::now(),
@@ -264,6 +260,7 @@ impl Jobs {
             orders,
             stdin: Stdin::default(),
             living: Arc::clone(&self.living),
+            places: Arc::clone(&self.places),
         });
         living.insert(live.fixed.id.clone(), Arc::clone(&live));
         Ok(live)

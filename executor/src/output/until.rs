@@ -27,6 +27,16 @@ pub enum Found {
     More,
 }
 
+/// A regular expression whose `^` and `$` match at line borders too. Fails when it is none, or one too large.
+pub fn compile(pattern: &str) -> Result<Regex> {
+    RegexBuilder::new(pattern)
+        .multi_line(true)
+        .size_limit(COMPILED)
+        .dfa_size_limit(COMPILED)
+        .build()
+        .map_err(|error| Error::invalid("until", format!("expected a regular expression: {error}")))
+}
+
 /// A regular expression looking for its first match in a growing log.
 ///
 /// `^` and `$` match at line borders too, and `$` at the end of what there is so far, so that a prompt is found. Lines that
@@ -43,12 +53,7 @@ pub struct Until {
 impl Until {
     /// Looks for `pattern` from `cursor` on. Fails when it is no regular expression, or one too large.
     pub fn new(pattern: &str, cursor: u64) -> Result<Self> {
-        let regex = RegexBuilder::new(pattern)
-            .multi_line(true)
-            .size_limit(COMPILED)
-            .dfa_size_limit(COMPILED)
-            .build()
-            .map_err(|error| Error::invalid("until", format!("expected a regular expression: {error}")))?;
+        let regex = compile(pattern)?;
         let cleaner = Cleaner::keeping_redrawn();
         Ok(Self { regex, cleaner, position: cursor, forgotten: false, matched: false })
     }

@@ -152,11 +152,7 @@ impl<'a> View<'a> {
 
     fn check(&self, cursor: u64, max: usize) -> Result<()> {
         if cursor > self.total {
-            return Err(Error::CursorOutOfRange {
-                job_id: self.reader.id(),
-                cursor,
-                total_bytes: self.total,
-            });
+            return Err(Error::CursorOutOfRange { id: self.reader.id(), cursor, total_bytes: self.total });
         }
         if max < LEAST {
             return Err(Error::invalid(

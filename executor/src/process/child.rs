@@ -28,6 +28,8 @@ pub(super) struct Program<'a> {
 pub(super) struct Surroundings<'a> {
     pub stdio: [BorrowedFd<'a>; 3],
     pub attachment: Option<BorrowedFd<'a>>,
+    /// Standard input is a terminal, which becomes that of the program's session.
+    pub on_terminal: bool,
     pub identity: &'a Identity,
     pub open_files: libc::rlimit,
 }
@@ -117,6 +119,9 @@ fn execute(program: &Program<'_>) -> Stage {
             if libc::dup2(source.as_raw_fd(), target) < 0 {
                 return Stage::Descriptors;
             }
+        }
+        if around.on_terminal && libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+            return Stage::Terminal;
         }
         libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
         raise_oom_score();

@@ -85,25 +85,26 @@ fn start(
     attachment: Option<&OwnedFd>,
     common: &Common,
 ) -> Result<i32, (Stage, i32)> {
-    let Request { argv, env, cwd, has_attachment: _ } = request;
+    let Request { argv, env, cwd, has_attachment: _, on_terminal } = request;
     if common.identity.switch {
-        give_pipes(stdio, &common.identity);
+        give_stdio(stdio, &common.identity);
     }
     let around = Surroundings {
         stdio: [stdio[0].as_fd(), stdio[1].as_fd(), stdio[2].as_fd()],
         attachment: attachment.map(AsFd::as_fd),
+        on_terminal,
         identity: &common.identity,
         open_files: common.open_files,
     };
     Program::new(argv, env, cwd, around).map_err(|_| (Stage::Execute, libc::EINVAL))?.start()
 }
 
-/// A pipe belongs to who made it, and no other user may open it by its name, as `tee /dev/stderr` does.
-fn give_pipes(stdio: &[OwnedFd; 3], identity: &Identity) {
+/// A pipe or a terminal belongs to who made it, and no other user may open it by its name, as `tee /dev/stderr` does.
+fn give_stdio(stdio: &[OwnedFd; 3], identity: &Identity) {
     let (user, group) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
     for end in stdio {
         let kind = rustix::fs::fstat(end).map(|data| FileType::from_raw_mode(data.st_mode));
-        if kind == Ok(FileType::Fifo) {
+        if kind == Ok(FileType::Fifo) || rustix::termios::isatty(end) {
             // Without it such programs fail, and the others do not.
             let _given = rustix::fs::fchown(end, Some(user), Some(group));
         }

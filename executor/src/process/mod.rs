@@ -14,6 +14,8 @@ mod wire;
 pub mod capture;
 pub mod identity;
 pub mod lifetime;
+pub mod pty;
+pub mod signal;
 pub mod spawn;
 pub mod spawner;
 pub mod veil;

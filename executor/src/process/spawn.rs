@@ -162,7 +162,7 @@ impl Spawner {
         Ok(Self { socket, idle: Arc::default(), null })
     }
 
-    /// Starts a process. When it returns, the program runs or the error says why it could not.
+    /// Starts a process with pipes. When it returns, the program runs or the error says why it could not.
     pub async fn spawn(&self, command: Command) -> Result<(Process, Pipes)> {
         let failed = |error: io::Error| Error::Spawn {
             stage: "connecting its input and output".to_owned(),
@@ -181,6 +181,30 @@ impl Spawner {
         } else {
             (None, None)
         };
+        let stdio = [
+            stdin_end.as_ref().unwrap_or(&self.null).as_fd(),
+            stdout_end.as_fd(),
+            stderr_end.as_ref().unwrap_or(&stdout_end).as_fd(),
+        ];
+        let process = self.start(command, stdio, false).await?;
+        Ok((process, Pipes { stdin, stdout, stderr }))
+    }
+
+    /// Starts a process on a terminal, which becomes the one of its session.
+    pub async fn spawn_on_terminal(&self, command: Command, terminal: OwnedFd) -> Result<Process> {
+        self.start(command, [terminal.as_fd(); 3], true).await
+    }
+
+    async fn start(
+        &self,
+        command: Command,
+        stdio: [BorrowedFd<'_>; 3],
+        on_terminal: bool,
+    ) -> Result<Process> {
+        let failed = |error: io::Error| Error::Spawn {
+            stage: "connecting its input and output".to_owned(),
+            source: error,
+        };
         let attachment = match command.attachment {
             None => None,
             Some(Attachment::Bytes(bytes)) => Some(memory_file("runlet-attachment", &bytes).map_err(failed)?),
@@ -195,15 +219,9 @@ impl Spawner {
                 .collect(),
             has_attachment: attachment.is_some(),
             cwd: command.cwd.into_os_string().into_encoded_bytes(),
+            on_terminal,
         };
-        let descriptors = Descriptors {
-            stdio: [
-                stdin_end.as_ref().unwrap_or(&self.null).as_fd(),
-                stdout_end.as_fd(),
-                stderr_end.as_ref().unwrap_or(&stdout_end).as_fd(),
-            ],
-            attachment: attachment.as_ref().map(AsFd::as_fd),
-        };
+        let descriptors = Descriptors { stdio, attachment: attachment.as_ref().map(AsFd::as_fd) };
         let process = async {
             let control = match self.idle.take() {
                 Some(control) => control,
@@ -220,13 +238,12 @@ impl Spawner {
             Ok::<_, Error>(process)
         };
         let started = tokio::time::timeout(START_LIMIT, process).await;
-        let process = started.map_err(|_elapsed| Error::Spawn {
+        started.map_err(|_elapsed| Error::Spawn {
             stage: "waiting for its start".to_owned(),
             source: io::Error::other(
                 "its init does not answer; if that repeats, somebody has stopped the spawner: restart the executor",
             ),
-        })??;
-        Ok((process, Pipes { stdin, stdout, stderr }))
+        })?
     }
 
     /// Resolves when the spawner is gone, which it never is while the executor lives unless somebody killed it.

@@ -37,6 +37,9 @@ pub(super) struct Request {
     /// Absolute path of the directory to start in, as jobs see it.
     #[prost(bytes = "vec", tag = "4")]
     pub cwd: Vec<u8>,
+    /// Standard input is a terminal, which the program shall have as its own.
+    #[prost(bool, tag = "5")]
+    pub on_terminal: bool,
 }
 
 /// Descriptors of a request, lent by the executor or owned by the init.
@@ -177,6 +180,7 @@ pub(super) enum Stage {
     User = 4,
     Confinement = 5,
     Execute = 6,
+    Terminal = 7,
 }
 
 impl Stage {
@@ -188,6 +192,7 @@ impl Stage {
             4 => Self::User,
             5 => Self::Confinement,
             6 => Self::Execute,
+            7 => Self::Terminal,
             _ => Self::Fork,
         }
     }
@@ -202,6 +207,7 @@ impl Stage {
             Self::User => "switching to the jobs' user",
             Self::Confinement => "confining it",
             Self::Execute => "executing the program",
+            Self::Terminal => "giving it its terminal",
         }
     }
 }
@@ -314,6 +320,7 @@ mod tests {
                 env: vec![],
                 has_attachment: true,
                 cwd: b"/".to_vec(),
+                on_terminal: false,
             };
             let attachment = memory_file("attachment", b"echo hi").unwrap();
             let sent = Descriptors { stdio: [null.as_fd(); 3], attachment: Some(attachment.as_fd()) };

@@ -9,11 +9,16 @@ use time::OffsetDateTime;
 use crate::error::{Error, Result};
 use crate::job::{EndState, Job, State};
 use crate::output;
+use crate::terminal::{self, Terminal};
 use crate::workspace::{self, Workspace};
 
 /// Rows on a page when the caller names no number, and at most.
 const DEFAULT_PAGE: u32 = 50;
 const MAX_PAGE: u32 = 1000;
+
+/// Limits of the output in one answer, in bytes.
+const LEAST_OUTPUT: u32 = 256;
+const MOST_OUTPUT: u32 = 512 << 10;
 
 pub(super) fn timestamp(time: OffsetDateTime) -> Timestamp {
     let nanos = i32::try_from(time.nanosecond()).unwrap_or(0);
@@ -44,6 +49,14 @@ pub(super) fn page_size(given: u32) -> Result<u32> {
         1..=MAX_PAGE => Ok(given),
         _ => Err(Error::invalid("page_size", format!("expected 1 to {MAX_PAGE}, got {given}"))),
     }
+}
+
+pub(super) fn output_limit(given: u32) -> Result<usize> {
+    if !(LEAST_OUTPUT..=MOST_OUTPUT).contains(&given) {
+        let problem = format!("expected {LEAST_OUTPUT} to {MOST_OUTPUT}, got {given}");
+        return Err(Error::invalid("max_output_bytes", problem));
+    }
+    usize::try_from(given).map_err(|error| Error::internal("reading max_output_bytes", error))
 }
 
 /// A page token is the place of the last row of the page before.
@@ -86,6 +99,47 @@ pub(super) fn workspace(workspace: &Workspace, isolation: &str) -> v1::Workspace
         env_names: workspace.env.keys().cloned().collect(),
         isolation: isolation.to_owned(),
         notes: workspace.notes.clone(),
+    }
+}
+
+pub(super) fn terminal(terminal: Terminal) -> v1::Terminal {
+    let Terminal {
+        id,
+        workspace_id,
+        name,
+        command,
+        principal,
+        size,
+        started,
+        duration: ran,
+        end,
+        leftovers,
+        output_bytes,
+    } = terminal;
+    let state = match end.as_ref().map(|end| end.state) {
+        None => v1::terminal::State::Running,
+        Some(terminal::EndState::Exited) => v1::terminal::State::Exited,
+        Some(terminal::EndState::Killed) => v1::terminal::State::Killed,
+        Some(terminal::EndState::Lost) => v1::terminal::State::Lost,
+    };
+    v1::Terminal {
+        terminal_id: id.to_string(),
+        workspace_id: workspace_id.to_string(),
+        name: name.unwrap_or_default(),
+        command,
+        state: state.into(),
+        exit_code: end.as_ref().and_then(|end| end.exit_code),
+        signal: end.as_ref().and_then(|end| end.signal.clone()).unwrap_or_default(),
+        start_time: Some(timestamp(started)),
+        end_time: end.as_ref().map(|end| timestamp(end.time)),
+        duration: Some(duration(ran)),
+        cpu_time: end.as_ref().and_then(|end| end.cpu).map(duration),
+        max_rss_bytes: end.as_ref().and_then(|end| end.max_rss_bytes),
+        leftover_processes: leftovers,
+        output_bytes,
+        columns: size.columns.into(),
+        rows: size.rows.into(),
+        principal,
     }
 }
 

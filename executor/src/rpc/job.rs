@@ -12,10 +12,6 @@ use crate::job::{NewJob, ReadFrom, ReadRequest, Started};
 use crate::machine::Machine;
 use crate::output::Stream;
 
-/// Limits of the output in one answer, in bytes.
-const LEAST_OUTPUT: u32 = 256;
-const MOST_OUTPUT: u32 = 512 << 10;
-
 pub(super) struct Service(pub Arc<Machine>);
 
 #[tonic::async_trait]
@@ -52,7 +48,7 @@ impl JobService for Service {
             shell,
         };
         let wait = convert::from_duration("wait_seconds", wait)?;
-        let max_bytes = output_limit(max_output_bytes)?;
+        let max_bytes = convert::output_limit(max_output_bytes)?;
         let lease = self.0.workspaces.enter(&workspace_id).await?;
         let Started { job, output, stderr, repeated } =
             self.0.jobs.start(lease, new, wait, max_bytes).await?;
@@ -111,7 +107,7 @@ impl JobService for Service {
         let read = ReadRequest {
             stream,
             from,
-            max_bytes: output_limit(max_output_bytes)?,
+            max_bytes: convert::output_limit(max_output_bytes)?,
             wait: convert::from_duration("wait_seconds", wait)?,
             until,
             raw,
@@ -153,12 +149,4 @@ impl JobService for Service {
         tracing::info!(principal, job_id = %job.id, ended_processes, "cancelled a job");
         Ok(Response::new(v1::CancelJobResponse { job: Some(convert::job(job)), ended_processes }))
     }
-}
-
-fn output_limit(given: u32) -> Result<usize, Error> {
-    if !(LEAST_OUTPUT..=MOST_OUTPUT).contains(&given) {
-        let problem = format!("expected {LEAST_OUTPUT} to {MOST_OUTPUT}, got {given}");
-        return Err(Error::invalid("max_output_bytes", problem));
-    }
-    usize::try_from(given).map_err(|error| Error::internal("reading max_output_bytes", error))
 }

@@ -46,11 +46,20 @@ fn classify(error: Error, message: &mut String) -> (Code, ErrorReason, Facts) {
         Error::StdinClosed { job_id } => {
             (Code::FailedPrecondition, Reason::StdinClosed, vec![("job_id", job_id)])
         }
-        Error::TooManyJobs { limit, oldest_job_id } => (
+        Error::TooManyJobs { limit, oldest_id } => (
             Code::ResourceExhausted,
             Reason::TooManyJobs,
-            vec![("limit", limit.to_string()), ("oldest_job_id", oldest_job_id)],
+            vec![("limit", limit.to_string()), ("oldest_id", oldest_id)],
         ),
+        Error::TerminalNotFound { terminal_id } => {
+            (Code::NotFound, Reason::TerminalNotFound, vec![("terminal_id", terminal_id)])
+        }
+        Error::TerminalEnded { terminal_id, .. } => {
+            (Code::FailedPrecondition, Reason::TerminalEnded, vec![("terminal_id", terminal_id)])
+        }
+        Error::TerminalExists { name, terminal_id } => {
+            (Code::AlreadyExists, Reason::TerminalExists, vec![("name", name), ("terminal_id", terminal_id)])
+        }
         Error::Spawn { stage, source } => {
             let errno = source.raw_os_error().unwrap_or(0).to_string();
             (Code::FailedPrecondition, Reason::SpawnFailed, vec![("stage", stage), ("errno", errno)])
@@ -58,10 +67,10 @@ fn classify(error: Error, message: &mut String) -> (Code, ErrorReason, Facts) {
         Error::ShellBusy { shell, job_id } => {
             (Code::FailedPrecondition, Reason::ShellBusy, vec![("shell", shell), ("job_id", job_id)])
         }
-        Error::CursorOutOfRange { job_id, total_bytes, .. } => (
+        Error::CursorOutOfRange { id, total_bytes, .. } => (
             Code::OutOfRange,
             Reason::CursorOutOfRange,
-            vec![("job_id", job_id), ("total_bytes", total_bytes.to_string())],
+            vec![("id", id), ("total_bytes", total_bytes.to_string())],
         ),
         Error::Path { path, problem } => {
             let (code, reason) = classify_path(problem);

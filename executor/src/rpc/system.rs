@@ -12,7 +12,7 @@ use crate::machine::Machine;
 
 /// Rows shown at most; the counts tell how many there are.
 const WORKSPACES_SHOWN: usize = 100;
-const ENDED_JOBS_SHOWN: u32 = 50;
+const ENDED_SHOWN: u32 = 50;
 
 pub(super) struct Service(pub Arc<Machine>);
 
@@ -26,7 +26,8 @@ impl SystemService for Service {
         let since = convert::from_duration("since_seconds", since)?;
         let machine = &self.0;
         let workspaces = machine.workspaces.list();
-        let (ended, ended_job_count) = machine.jobs.ended(since, ENDED_JOBS_SHOWN).await?;
+        let (ended, ended_job_count) = machine.jobs.ended(since, ENDED_SHOWN).await?;
+        let ended_terminals = machine.terminals.ended(None, since, ENDED_SHOWN).await?;
         let shown = workspaces.iter().take(WORKSPACES_SHOWN);
         Ok(Response::new(v1::GetOverviewResponse {
             executor: Some(self.executor().await),
@@ -35,6 +36,8 @@ impl SystemService for Service {
             live_jobs: machine.jobs.living(None).into_iter().map(convert::job).collect(),
             ended_jobs: ended.into_iter().map(convert::job).collect(),
             ended_job_count,
+            live_terminals: machine.terminals.living(None).into_iter().map(convert::terminal).collect(),
+            ended_terminals: ended_terminals.into_iter().map(convert::terminal).collect(),
         }))
     }
 }

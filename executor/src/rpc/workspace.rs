@@ -72,6 +72,9 @@ impl WorkspaceService for Service {
                 changed_paths: status.changed_paths,
             }),
             disk_bytes_partial,
+            live_terminal_ids: (self.0.terminals.living(Some(&found.id)).iter())
+                .map(|terminal| terminal.id.to_string())
+                .collect(),
         }))
     }
 
@@ -87,6 +90,7 @@ impl WorkspaceService for Service {
             ended_job_ids: deleted.ended_jobs.iter().map(ToString::to_string).collect(),
             ended_processes: deleted.ended_processes,
             removed_bytes: deleted.removed_bytes,
+            ended_terminal_ids: deleted.ended_terminals.iter().map(ToString::to_string).collect(),
         }))
     }
 }

@@ -151,18 +151,6 @@ impl Store {
         .await
     }
 
-    /// Removes the rows of these jobs.
-    pub async fn remove_jobs(&self, job_ids: Vec<String>) -> Result<()> {
-        self.write("removing records of jobs", Durability::Process, move |transaction| {
-            let mut statement = transaction.prepare_cached("DELETE FROM jobs WHERE job_id = ?1")?;
-            for job_id in job_ids {
-                statement.execute([job_id])?;
-            }
-            Ok(())
-        })
-        .await
-    }
-
     /// The row with this id.
     pub async fn job(&self, job_id: String) -> Result<Option<JobRow>> {
         self.call("reading a job", move |connection| {
@@ -230,23 +218,6 @@ impl Store {
             connection
                 .prepare_cached("SELECT count(*) FROM jobs WHERE ended_ms >= ?1")?
                 .query_row([since_ms], |row| row.get(0))
-        })
-        .await
-    }
-
-    /// Ended jobs with their end and the bytes of their logs, oldest end first.
-    pub async fn ended_jobs_by_age(&self) -> Result<Vec<(String, i64, u64)>> {
-        self.call("reading ended jobs", |connection| {
-            connection
-                .prepare_cached(
-                    "SELECT job_id, ended_ms, output_bytes + stderr_bytes FROM jobs WHERE ended_ms IS NOT NULL
-                     ORDER BY ended_ms",
-                )?
-                .query_map([], |row| {
-                    let bytes: i64 = row.get(2)?;
-                    Ok((row.get(0)?, row.get(1)?, u64::try_from(bytes).unwrap_or(0)))
-                })?
-                .collect()
         })
         .await
     }

@@ -6,7 +6,8 @@ use rusqlite::Connection;
 
 use crate::error::{Error, Result};
 
-const STEPS: &[&str] = &["
+const STEPS: &[&str] = &[
+    "
 CREATE TABLE workspaces (
     seq            INTEGER PRIMARY KEY AUTOINCREMENT,
     workspace_id   TEXT NOT NULL UNIQUE,
@@ -52,7 +53,32 @@ CREATE UNIQUE INDEX jobs_request ON jobs (principal, request_id) WHERE request_i
 CREATE INDEX jobs_workspace ON jobs (workspace_id, seq);
 CREATE INDEX jobs_running ON jobs (seq) WHERE state = 'running';
 CREATE INDEX jobs_ended ON jobs (ended_ms) WHERE ended_ms IS NOT NULL;
-"];
+",
+    "
+CREATE TABLE terminals (
+    seq           INTEGER PRIMARY KEY AUTOINCREMENT,
+    terminal_id   TEXT NOT NULL UNIQUE,
+    workspace_id  TEXT NOT NULL,
+    name          TEXT,
+    command       TEXT NOT NULL,
+    state         TEXT NOT NULL,
+    principal     TEXT NOT NULL,
+    columns       INTEGER NOT NULL,
+    rows          INTEGER NOT NULL,
+    started_ms    INTEGER NOT NULL,
+    ended_ms      INTEGER,
+    duration_us   INTEGER,
+    exit_code     INTEGER,
+    signal        TEXT,
+    cpu_us        INTEGER,
+    max_rss_bytes INTEGER,
+    leftovers     INTEGER NOT NULL DEFAULT 0,
+    output_bytes  INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE INDEX terminals_running ON terminals (seq) WHERE state = 'running';
+CREATE INDEX terminals_ended ON terminals (ended_ms) WHERE ended_ms IS NOT NULL;
+",
+];
 
 /// Takes the steps that the file lacks, after a copy of it was made beside it.
 pub(super) fn run(connection: &mut Connection, path: &Path) -> Result<()> {

@@ -1,8 +1,10 @@
 //! Records in SQLite: one connection on a thread of its own, so that no caller waits for a disk on an async thread and
 //! writes never compete. It knows rows, not what they mean.
 
+mod ended;
 mod jobs;
 mod migrations;
+mod terminals;
 mod thread;
 mod workspaces;
 
@@ -14,7 +16,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use thread::{Deliver, Message, Write};
 
+pub use ended::EndedRow;
 pub use jobs::{JobEndRow, JobFilter, JobRow};
+pub use terminals::TerminalRow;
 pub use workspaces::WorkspaceRow;
 
 use crate::error::{Error, Result};

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{ANSWER_TIME, Context, Effect, Offered, Tool, job::job_record};
+use super::{ANSWER_TIME, Context, Effect, Offered, Tool, job::job_record, terminal::terminal_record};
 use crate::{
     executor::{Repeat, system, workspaces},
     failure::Failure,
@@ -121,7 +121,7 @@ impl Tool for ListWorkspaces {
     }
 }
 
-/// Shows a workspace with running jobs, disk use and git state.
+/// Shows a workspace with running jobs, terminals, disk use and git state.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct GetWorkspace {
@@ -144,6 +144,7 @@ impl Tool for GetWorkspace {
             record.insert("disk_bytes_partial".to_owned(), true.into());
         }
         record.insert("running_jobs".to_owned(), answer.live_job_ids.into());
+        record.insert("terminals".to_owned(), answer.live_terminal_ids.into());
         let git_status = answer.git_status.map(|status| {
             json!({
                 "branch": filled(status.branch),
@@ -178,6 +179,7 @@ impl Tool for DeleteWorkspace {
         Ok(Reply::Record(json!({
             "workspace_id": answer.workspace_id,
             "ended_jobs": answer.ended_job_ids,
+            "ended_terminals": answer.ended_terminal_ids,
             "ended_processes": answer.ended_processes,
             "removed_bytes": answer.removed_bytes,
         })))
@@ -236,6 +238,8 @@ impl Tool for GetOverview {
             "running_jobs": answer.live_jobs.iter().map(job_record).collect::<Vec<_>>(),
             "ended_job_count": answer.ended_job_count,
             "ended_jobs": answer.ended_jobs.iter().map(job_record).collect::<Vec<_>>(),
+            "terminals": answer.live_terminals.iter().map(terminal_record).collect::<Vec<_>>(),
+            "ended_terminals": answer.ended_terminals.iter().map(terminal_record).collect::<Vec<_>>(),
         })))
     }
 }

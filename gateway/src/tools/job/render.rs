@@ -3,13 +3,12 @@
 
 use std::fmt::Write as _;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use runlet_proto::v1::{Job, Output, ReadOutputResponse, StartJobResponse, job::State};
 use serde_json::{Map, Value, json};
 
 use crate::reply::{
-    LogCalls, Reply, break_line, counted, coverage, filled, grouped, joined, push_output, seconds, shown,
-    time_text,
+    LogCalls, LogKind, Reply, break_line, counted, coverage, filled, grouped, joined, push_output,
+    raw_base64, seconds, shown, time_text,
 };
 
 /// Characters of a command that a record shows.
@@ -68,7 +67,7 @@ fn status(state: State) -> &'static str {
 /// The answer to a started command.
 pub(super) fn started(answer: &StartJobResponse) -> Reply {
     let (job, output) = (answer.job.clone().unwrap_or_default(), answer.output.clone().unwrap_or_default());
-    let calls = LogCalls { job_id: &job.job_id, is_stderr: false };
+    let calls = LogCalls { id: &job.job_id, kind: LogKind::JobOutput };
     let mut text = state_phrase(&job);
     let _ = write!(text, " · {}{}", counted(output.total_bytes, "byte"), shown(&output, 0));
     if answer.repeated_request {
@@ -76,12 +75,12 @@ pub(super) fn started(answer: &StartJobResponse) -> Reply {
     }
     text.push('\n');
     push_remarks(&mut text, &job);
-    push_text(&mut text, &output, 0, &calls);
+    push_output(&mut text, &output, 0, &calls);
     let stderr = answer.stderr.as_ref().filter(|_| job.separate_stderr);
-    let stderr_calls = LogCalls { job_id: &job.job_id, is_stderr: true };
+    let stderr_calls = LogCalls { id: &job.job_id, kind: LogKind::JobStderr };
     if let Some(stderr) = stderr {
         let _ = writeln!(text, "[stderr · {}{}]", counted(stderr.total_bytes, "byte"), shown(stderr, 0));
-        push_text(&mut text, stderr, 0, &stderr_calls);
+        push_output(&mut text, stderr, 0, &stderr_calls);
     }
     push_rest(&mut text, &job, &output, &calls);
     if let Some(stderr) = stderr.filter(|stderr| stderr.next_cursor < stderr.total_bytes) {
@@ -113,7 +112,8 @@ pub(super) struct Asked {
 /// The answer to a reader.
 pub(super) fn read(answer: &ReadOutputResponse, asked: &Asked) -> Reply {
     let (job, output) = (answer.job.clone().unwrap_or_default(), answer.output.clone().unwrap_or_default());
-    let calls = LogCalls { job_id: &job.job_id, is_stderr: asked.is_stderr };
+    let kind = if asked.is_stderr { LogKind::JobStderr } else { LogKind::JobOutput };
+    let calls = LogCalls { id: &job.job_id, kind };
     let first = output.pieces.first().map_or(output.next_cursor, |piece| piece.start);
     let start = asked.cursor.unwrap_or(first);
     let mut text = state_phrase(&job);
@@ -127,15 +127,14 @@ pub(super) fn read(answer: &ReadOutputResponse, asked: &Asked) -> Reply {
     }
     text.push('\n');
     push_remarks(&mut text, &job);
-    let raw: Vec<u8> = output.pieces.iter().flat_map(|piece| piece.raw.iter().copied()).collect();
-    let raw = asked.raw.then(|| BASE64.encode(raw));
+    let raw = asked.raw.then(|| raw_base64(&output));
     if let Some(raw) = &raw {
         if first > start {
             let _ = writeln!(text, "[… {} no longer kept]", counted(first - start, "byte"));
         }
         let _ = writeln!(text, "base64: {raw}");
     } else {
-        push_text(&mut text, &output, start, &calls);
+        push_output(&mut text, &output, start, &calls);
     }
     push_rest(&mut text, &job, &output, &calls);
 
@@ -189,15 +188,6 @@ fn push_remarks(text: &mut String, job: &Job) {
     }
 }
 
-fn push_text(text: &mut String, output: &Output, start: u64, calls: &LogCalls<'_>) {
-    if output.binary {
-        let read = calls.read_from(start, ", raw=true");
-        let _ = writeln!(text, "[binary data, not shown; {read} returns it as base64]");
-    } else {
-        push_output(text, output, start, calls);
-    }
-}
-
 /// The call that gets the rest.
 fn push_rest(text: &mut String, job: &Job, output: &Output, calls: &LogCalls<'_>) {
     break_line(text);
@@ -236,7 +226,7 @@ mod tests {
     fn parts(reply: Reply) -> (String, Value) {
         match reply {
             Reply::Text(text, object) => (text, object),
-            Reply::Record(_) => panic!("expected text"),
+            _ => panic!("expected text"),
         }
     }
 
