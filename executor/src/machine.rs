@@ -15,6 +15,7 @@ use crate::data_root::DataRoot;
 use crate::error::{Error, Result};
 use crate::file::{Files, Limits};
 use crate::id::JobId;
+use crate::image::Images;
 use crate::job::{self, Jobs, Retention};
 use crate::output::Caps;
 use crate::process::capture::capture;
@@ -49,6 +50,8 @@ pub struct Machine {
     pub jobs: Arc<Jobs>,
     /// Its files.
     pub files: Files,
+    /// Previews of its images.
+    pub images: Images,
     /// The data root.
     pub root: Arc<DataRoot>,
     /// Who jobs run as.
@@ -117,6 +120,7 @@ impl Machine {
             ..Limits::default()
         };
         let files = Files::new(workers, limits, tasks.clone());
+        let images = Images::new(files.clone(), Arc::clone(&spawner))?;
         let jobs = Jobs::load(job::Parts {
             store: store.clone(),
             spawner: Arc::clone(&spawner),
@@ -133,6 +137,7 @@ impl Machine {
             workspaces: Arc::new(workspaces),
             jobs: Arc::new(jobs),
             files,
+            images,
             root,
             identity,
             drawn,

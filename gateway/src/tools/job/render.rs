@@ -236,7 +236,7 @@ mod tests {
     fn parts(reply: Reply) -> (String, Value) {
         match reply {
             Reply::Text(text, object) => (text, object),
-            Reply::Record(_) => panic!("expected text"),
+            other => panic!("expected text, got {other:?}"),
         }
     }
 
