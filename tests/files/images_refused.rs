@@ -116,7 +116,7 @@ async fn a_drawing_that_would_take_all_memory_or_time_is_given_up_and_nothing_of
         println!("{name}: {:?}: {}", start.elapsed(), error["message"]);
         let refusal = error["code"].as_str().unwrap();
         assert!(["IMAGE_TOO_LARGE", "IMAGE_BROKEN"].contains(&refusal), "{error}");
-        assert!(start.elapsed() < Duration::from_secs(20), "{name}: {:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(30), "{name}: {:?}", start.elapsed());
     }
     assert!(!has_helper(&desk), "a helper is left");
     assert_eq!(desk.run("echo the executor lives").await, "the executor lives\n");

@@ -27,7 +27,7 @@ use crate::{
 const MEMORY_BYTES: u64 = 1 << 30;
 
 /// Time of a helper. The largest images take a small part of it.
-const TIME: Duration = Duration::from_secs(15);
+const TIME: Duration = Duration::from_secs(20);
 
 /// Largest first line: names, numbers and a sentence of a decoder.
 const LINE_BYTES: usize = 64 << 10;
