@@ -86,6 +86,11 @@ pub struct Config {
     #[arg(long, hide = true)]
     pub probe_isolation: bool,
 
+    /// Make a preview, its longest edge at most so many pixels, of the image on standard input; then stop. The executor
+    /// starts itself with it.
+    #[arg(long, hide = true)]
+    pub draw_preview: Option<u32>,
+
     /// The executor's own search path, from which jobs get what their user can use.
     #[arg(long, env = "PATH", default_value = "", hide = true)]
     pub search_path: String,

@@ -167,6 +167,40 @@ pub enum Error {
         /// The path as given.
         path: String,
     },
+    /// A file is no image.
+    #[error("{path}: not an image (looks like {looks})")]
+    NotAnImage {
+        /// The path as given.
+        path: String,
+        /// What its bytes look like.
+        looks: String,
+    },
+    /// An image has a format that can't be shown.
+    #[error("{path} is {format}, which can't be shown; PNG, JPEG, WebP, GIF and SVG can")]
+    ImageUnsupported {
+        /// The path as given.
+        path: String,
+        /// Name of the format.
+        format: String,
+    },
+    /// An image takes more than a preview may.
+    #[error("{path} can't be shown: {problem}")]
+    ImageTooLarge {
+        /// The path as given.
+        path: String,
+        /// What it takes, and the limit.
+        problem: String,
+    },
+    /// An image can't be decoded.
+    #[error("{path} looks like {format} but can't be decoded: {problem}")]
+    ImageBroken {
+        /// The path as given.
+        path: String,
+        /// Name of the format.
+        format: &'static str,
+        /// What the decoder said.
+        problem: String,
+    },
     /// The disk is full, or only its reserve is left.
     #[error("no space left: {free_bytes} bytes free, of which {reserve_bytes} are kept in reserve")]
     NoSpace {

@@ -9,6 +9,7 @@ pub mod error;
 pub mod file;
 pub mod host;
 pub mod id;
+pub mod image;
 pub mod job;
 pub mod machine;
 pub mod output;

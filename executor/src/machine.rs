@@ -14,8 +14,8 @@ use crate::config::Config;
 use crate::data_root::DataRoot;
 use crate::error::{Error, Result};
 use crate::file::{Files, Limits};
-use crate::id::JobId;
-use crate::id::TerminalId;
+use crate::id::{JobId, TerminalId};
+use crate::image::Images;
 use crate::job::Jobs;
 use crate::output::Caps;
 use crate::process::capture::capture;
@@ -56,6 +56,8 @@ pub struct Machine {
     pub terminals: Arc<Terminals>,
     /// Its files.
     pub files: Files,
+    /// Previews of its images.
+    pub images: Images,
     /// The data root.
     pub root: Arc<DataRoot>,
     /// Who jobs run as.
@@ -126,6 +128,7 @@ impl Machine {
             ..Limits::default()
         };
         let files = Files::new(workers, limits, tasks.clone());
+        let images = Images::new(files.clone(), Arc::clone(&spawner))?;
         let resources = Resources {
             store: store.clone(),
             spawner: Arc::clone(&spawner),
@@ -145,6 +148,7 @@ impl Machine {
             jobs: Arc::new(jobs),
             terminals: Arc::new(terminals),
             files,
+            images,
             root,
             identity,
             drawn,

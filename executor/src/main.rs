@@ -17,7 +17,11 @@ fn main() -> ExitCode {
         eprintln!("runlet-executor: RUNLET_LOG: {problem}");
         return ExitCode::from(UNUSABLE_SETTINGS);
     }
-    let done = if config.probe_isolation { report_isolation(&config) } else { runlet_executor::run(config) };
+    let done = match config.draw_preview {
+        Some(max_edge) => runlet_executor::image::serve_as_helper(max_edge),
+        None if config.probe_isolation => report_isolation(&config),
+        None => runlet_executor::run(config),
+    };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error @ Error::InvalidArgument { .. }) => {

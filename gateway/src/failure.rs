@@ -212,6 +212,21 @@ fn next(reason: ErrorReason, metadata: &HashMap<String, String>) -> String {
         ErrorReason::CloneFailed => "Check git_url and git_ref, then call create_workspace again.".to_owned(),
         ErrorReason::CloneTimedOut => "Call create_workspace with git_depth=1.".to_owned(),
         ErrorReason::ProgramMissing => "Install it on the executor's machine, or do without.".to_owned(),
+        ErrorReason::NotAnImage => {
+            format!("read_file(path=\"{}\") shows text; run_command with `file` tells more.", fact("path"))
+        }
+        ErrorReason::ImageUnsupported => {
+            "Convert it to PNG by run_command, such as `magick in out.png`, ffmpeg or Python's Pillow, and view that."
+                .to_owned()
+        }
+        ErrorReason::ImageTooLarge => {
+            "Make it smaller by run_command, such as `magick in -resize 1568x1568 out.png` or `rsvg-convert -w 1568 in -o \
+             out.png`, and view that."
+                .to_owned()
+        }
+        ErrorReason::ImageBroken => {
+            "Make or fetch the file again; run_command with `file` and `ls -l` tells what it is.".to_owned()
+        }
         ErrorReason::ShuttingDown | ErrorReason::ExecutorUnavailable => {
             "Call again in a few seconds; list_jobs then shows what became of the jobs.".to_owned()
         }

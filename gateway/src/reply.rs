@@ -4,8 +4,9 @@
 use std::fmt::Write as _;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+use bytes::Bytes;
 use prost_types::Timestamp;
-use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
+use rmcp::model::{CallToolResult, ContentBlock, ImageContent, MetaObject};
 use runlet_proto::v1::{Output, output::Piece};
 use serde_json::Value;
 use time::{OffsetDateTime, format_description::FormatItem, macros::format_description};
@@ -18,31 +19,27 @@ pub(crate) const RESULT_META_KEY: &str = "runlet/result";
 pub(crate) enum Reply {
     /// Text that holds everything, and the same as an object.
     Text(String, Value),
-    /// Text that says everything there is to say of a picture, the same as an object, and the picture.
-    Image {
-        /// The text.
-        text: String,
-        /// The object, without the picture.
-        object: Value,
-        /// The picture.
-        bytes: bytes::Bytes,
-        /// Its kind, such as `image/png`.
-        mime_type: &'static str,
-    },
     /// An object, which is also the text.
     Record(Value),
+    /// A picture after its text, and what is known of it as an object. The picture stands in the content alone.
+    Image { text: String, object: Value, bytes: Bytes, mime_type: String },
 }
+
+/// Key under which a picture's `_meta` tells Codex not to shrink it.
+const DETAIL_META_KEY: &str = "codex/imageDetail";
 
 impl Reply {
     /// The result of the tool.
     pub(crate) fn into_result(self) -> CallToolResult {
         match self {
             Self::Text(text, object) => text_first(vec![ContentBlock::text(text)], object),
-            Self::Image { text, object, bytes, mime_type } => {
-                let image = ContentBlock::image(BASE64.encode(&bytes), mime_type);
-                text_first(vec![ContentBlock::text(text), image], object)
-            }
             Self::Record(object) => CallToolResult::structured(object),
+            Self::Image { text, object, bytes, mime_type } => {
+                let mut detail = MetaObject::default();
+                detail.insert(DETAIL_META_KEY.to_owned(), "high".into());
+                let image = ImageContent::new(BASE64.encode(&bytes), mime_type).with_meta(detail);
+                text_first(vec![ContentBlock::text(text), ContentBlock::Image(image)], object)
+            }
         }
     }
 }
@@ -76,6 +73,17 @@ pub(crate) fn counted(number: u64, noun: &str) -> String {
         "s"
     };
     format!("{} {noun}{plural}", grouped(number))
+}
+
+/// A size in bytes to two digits or three, as people say it: `412 KB`, `3.1 MB`.
+pub(crate) fn size_text(bytes: u64) -> String {
+    let tenths = |unit: u64| (bytes * 10 + unit / 2) / unit;
+    match bytes {
+        0..1_000 => counted(bytes, "byte"),
+        1_000..9_950 => format!("{}.{} KB", tenths(1_000) / 10, tenths(1_000) % 10),
+        9_950..999_500 => format!("{} KB", (bytes + 500) / 1_000),
+        _ => format!("{}.{} MB", grouped(tenths(1_000_000) / 10), tenths(1_000_000) % 10),
+    }
 }
 
 /// A point in time in RFC 3339, UTC, to the millisecond.
@@ -241,9 +249,34 @@ mod tests {
         assert_eq!(counted(1, "byte"), "1 byte");
         assert_eq!(counted(2_000, "match"), "2,000 matches");
         assert_eq!(counted(2, "process"), "2 processes");
+        assert_eq!(
+            [1, 999, 1_000, 9_949, 9_950, 411_700, 999_500, 3_149_999, 67_108_864].map(size_text),
+            ["1 byte", "999 bytes", "1.0 KB", "9.9 KB", "10 KB", "412 KB", "1.0 MB", "3.1 MB", "67.1 MB"]
+        );
         let time = Timestamp { seconds: 1_796_025_600, nanos: 5_000_000 };
         assert_eq!(time_text(Some(&time)).as_deref(), Some("2026-11-30T08:00:00.005Z"));
         assert_eq!(seconds(Some(&prost_types::Duration { seconds: 2, nanos: 712_999_999 })), Some(2.712));
+    }
+
+    #[test]
+    fn picture_stands_in_the_content_alone_and_once() {
+        let reply = Reply::Image {
+            text: "a.png".to_owned(),
+            object: serde_json::json!({ "width": 1 }),
+            bytes: Bytes::from_static(b"picture"),
+            mime_type: "image/png".to_owned(),
+        };
+        let result = serde_json::to_value(reply.into_result()).unwrap();
+        assert_eq!(result["content"][0]["text"], "a.png");
+        let image = &result["content"][1];
+        assert_eq!((&image["type"], &image["mimeType"]), (&"image".into(), &"image/png".into()));
+        assert_eq!(
+            (&image["data"], &image["_meta"][DETAIL_META_KEY]),
+            (&"cGljdHVyZQ==".into(), &"high".into())
+        );
+        assert_eq!(result["_meta"][RESULT_META_KEY]["width"], 1);
+        assert_eq!(result["structuredContent"], Value::Null);
+        assert_eq!(result.to_string().matches("cGljdHVyZQ").count(), 1);
     }
 
     #[test]

@@ -5,6 +5,8 @@ mod clones;
 mod clones_cut_short;
 mod content;
 mod desk;
+mod images;
+mod images_refused;
 mod kinds;
 mod names;
 mod order;

@@ -8,6 +8,7 @@ mod diff;
 mod edit;
 mod hint;
 mod list;
+mod load;
 mod matching;
 mod meta;
 mod page;
@@ -49,6 +50,7 @@ pub use self::{
     condition::IfMatch,
     edit::{Edit, EditedFile},
     list::{Entry, ListRequest, Listing},
+    load::LoadedFile,
     meta::Kind,
     path::Root,
     read::{LineEnding, Range, ReadFile},
@@ -113,6 +115,11 @@ impl Files {
     pub async fn read(&self, root: Arc<Root>, path: Vec<u8>, range: Range) -> Result<ReadFile> {
         let limits = Arc::clone(&self.limits);
         self.workers.run(move || read::read(&root, &path, range, &limits)).await?
+    }
+
+    /// Reads all of the file at `path`. Fails with [`Error::FileTooLarge`] where it has more than `limit` bytes.
+    pub async fn load(&self, root: Arc<Root>, path: Vec<u8>, limit: u64) -> Result<LoadedFile> {
+        self.workers.run(move || load::load(&root, &path, limit)).await?
     }
 
     /// Makes `content` the content of the file at `path`, creating it and its directories where they don't exist.

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use tokio::net::unix::pipe::Receiver;
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::pipe::{Receiver, Sender};
 
 use super::spawn::{Command, Ended, Exit, Report, Spawner};
 use crate::error::{Error, Result};
@@ -37,19 +38,43 @@ pub async fn capture(spawner: &Spawner, command: Command, limit: Duration) -> Re
 /// Runs `command` until `over` at most. Nothing of it lives when this returns.
 pub async fn capture_until(
     spawner: &Spawner,
+    command: Command,
+    over: impl Future<Output = ()>,
+) -> Result<Captured> {
+    converse(spawner, command, Exchange { input: &[], kept_bytes: KEPT_BYTES }, over).await
+}
+
+/// What a program is given and what is kept of its answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Exchange<'a> {
+    /// Its standard input, where the command has one. A program may end without having read it all.
+    pub input: &'a [u8],
+    /// Bytes of each stream that are kept.
+    pub kept_bytes: usize,
+}
+
+/// Runs `command` until `over` at most, feeding it. Nothing of it lives when this returns.
+pub async fn converse(
+    spawner: &Spawner,
     mut command: Command,
+    exchange: Exchange<'_>,
     over: impl Future<Output = ()>,
 ) -> Result<Captured> {
     command.separate_stderr = true;
     tokio::pin!(over);
     let (mut process, pipes) = spawner.spawn(command).await?;
+    let Exchange { input, kept_bytes } = exchange;
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let stderr_pipe =
         pipes.stderr.ok_or_else(|| Error::internal("capturing a program", "it has no pipe for errors"))?;
     let mut exit = None;
     {
         let reading = async {
-            tokio::join!(read_into(&pipes.stdout, &mut stdout), read_into(&stderr_pipe, &mut stderr))
+            tokio::join!(
+                feed(pipes.stdin, input),
+                read_into(&pipes.stdout, &mut stdout, kept_bytes),
+                read_into(&stderr_pipe, &mut stderr, kept_bytes),
+            )
         };
         tokio::pin!(reading);
         let mut read_all = false;
@@ -81,13 +106,20 @@ pub async fn capture_until(
     Ok(Captured { exit, stdout, stderr })
 }
 
-async fn read_into(pipe: &Receiver, kept: &mut Vec<u8>) {
+/// Writes the input and closes the pipe. A program that reads no further has said so by its end.
+async fn feed(pipe: Option<Sender>, input: &[u8]) {
+    if let Some(mut pipe) = pipe {
+        let _unread = pipe.write_all(input).await.is_err();
+    }
+}
+
+async fn read_into(pipe: &Receiver, kept: &mut Vec<u8>, most: usize) {
     let mut buffer = [0; 16 << 10];
     while pipe.readable().await.is_ok() {
         match pipe.try_read(&mut buffer) {
             Ok(0) => return,
             Ok(read) => {
-                let room = KEPT_BYTES - kept.len();
+                let room = most - kept.len();
                 kept.extend_from_slice(&buffer[..read.min(room)]);
             }
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}

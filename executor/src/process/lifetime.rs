@@ -24,6 +24,13 @@ pub fn harden() -> Result<()> {
     rustix::process::setrlimit(Resource::Nofile, raised).map_err(failed)
 }
 
+/// Lets this process have at most so many bytes of address space, files mapped into it included.
+pub fn limit_memory(bytes: u64) -> Result<()> {
+    let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
+    rustix::process::setrlimit(Resource::As, limit)
+        .map_err(|error| Error::internal("limiting the memory of the process", error))
+}
+
 /// How many files this process may have open; `None` for no limit.
 pub fn open_files_limit() -> Option<u64> {
     rustix::process::getrlimit(Resource::Nofile).current

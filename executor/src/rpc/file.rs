@@ -15,6 +15,7 @@ use crate::file::{
     Edit, EditedFile, Entry, IfMatch, Kind, LineEnding, ListRequest, Listing, Range, ReadFile, SearchRequest,
     SearchResult, WriteOptions, WrittenFile,
 };
+use crate::image::{Facts, MAX_EDGE, PreviewedFile};
 use crate::machine::Machine;
 
 /// Rows on a page when the caller names no number.
@@ -161,6 +162,37 @@ impl FileService for Service {
             searched_files,
             binary_files,
             incomplete,
+        }))
+    }
+
+    async fn preview_image(
+        &self,
+        request: Request<v1::PreviewImageRequest>,
+    ) -> Result<Response<v1::PreviewImageResponse>, Status> {
+        let v1::PreviewImageRequest { workspace_id, path, max_edge } = request.into_inner();
+        let max_edge = if max_edge == 0 { MAX_EDGE } else { max_edge };
+        let lease = self.0.workspaces.enter(&workspace_id).await?;
+        let root = Arc::clone(&lease.root);
+        let PreviewedFile { path, sha256, size_bytes, facts, unchanged, content } =
+            self.0.images.preview(root, path.to_vec(), max_edge).await?;
+        let Facts { format, width, height, orientation, frames, remarks, sent, sent_width, sent_height } =
+            facts;
+        Ok(Response::new(v1::PreviewImageResponse {
+            path: wire_path(&path),
+            size_bytes,
+            sha256,
+            format: format.name().to_owned(),
+            width,
+            height,
+            orientation: u32::from(orientation),
+            frames,
+            remarks,
+            unchanged,
+            sent_format: sent.name().to_owned(),
+            sent_mime_type: sent.mime_type().to_owned(),
+            sent_width,
+            sent_height,
+            content,
         }))
     }
 }

@@ -95,6 +95,20 @@ fn classify(error: Error, message: &mut String) -> (Code, ErrorReason, Facts) {
         Error::EditWithoutEffect { path } => {
             (Code::FailedPrecondition, Reason::EditWithoutEffect, vec![("path", path)])
         }
+        Error::NotAnImage { path, .. } => {
+            (Code::FailedPrecondition, Reason::NotAnImage, vec![("path", path)])
+        }
+        Error::ImageUnsupported { path, format } => {
+            (Code::FailedPrecondition, Reason::ImageUnsupported, vec![("path", path), ("format", format)])
+        }
+        Error::ImageTooLarge { path, .. } => {
+            (Code::FailedPrecondition, Reason::ImageTooLarge, vec![("path", path)])
+        }
+        Error::ImageBroken { path, format, .. } => (
+            Code::FailedPrecondition,
+            Reason::ImageBroken,
+            vec![("path", path), ("format", format.to_owned())],
+        ),
         Error::NoSpace { free_bytes, .. } => {
             (Code::ResourceExhausted, Reason::NoSpace, vec![("free_bytes", free_bytes.to_string())])
         }

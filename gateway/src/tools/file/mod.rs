@@ -1,5 +1,6 @@
-//! Files of a workspace: read, write, edit, list, search.
+//! Files of a workspace: read, write, edit, list, search, view.
 
+mod image;
 mod render;
 
 use std::time::Duration;
@@ -10,7 +11,8 @@ use futures::stream;
 use runlet_proto::{
     CHUNK_BYTES,
     v1::{
-        EditFileRequest, ListFilesRequest, ReadFileRequest, SearchFilesRequest, WriteFileRequest,
+        EditFileRequest, ListFilesRequest, PreviewImageRequest, ReadFileRequest, SearchFilesRequest,
+        WriteFileRequest,
         edit_file_request::Edit,
         read_file_request::{ByteRange, LineRange, Range},
         read_file_response::Part,
@@ -36,11 +38,15 @@ pub(super) fn tools() -> Vec<Offered> {
         Offered::new::<EditFile>("files"),
         Offered::new::<ListFiles>("files"),
         Offered::new::<SearchFiles>("files"),
+        Offered::new::<ViewImage>("files"),
     ]
 }
 
 /// A change waits for those before it on the same file.
 const QUEUE_TIME: Duration = Duration::from_secs(60);
+
+/// A preview waits for those before it, of which a few are made at a time.
+const PREVIEW_TIME: Duration = Duration::from_secs(120);
 
 #[derive(Deserialize, Serialize, JsonSchema, Clone, Copy, Default, PartialEq, Eq)]
 enum Encoding {
@@ -332,5 +338,37 @@ impl Tool for SearchFiles {
         let send = |channel, request| async move { files(channel).search_files(request).await };
         let answer = context.link.call(message, ANSWER_TIME, Repeat::Always, send).await?;
         Ok(render::found(answer))
+    }
+}
+
+/// Shows an image: PNG, JPEG, WebP, GIF or SVG, scaled to max_edge.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ViewImage {
+    workspace_id: String,
+    path: String,
+    #[serde(default = "max_edge")]
+    #[schemars(range(min = 1, max = 1568))]
+    max_edge: u32,
+}
+
+fn max_edge() -> u32 {
+    1568
+}
+
+impl Tool for ViewImage {
+    const NAME: &'static str = "view_image";
+    const TITLE: &'static str = "View an image";
+    const EFFECT: Effect = Effect::READS;
+
+    async fn call(self, context: &Context) -> Result<Reply, Failure> {
+        let message = PreviewImageRequest {
+            workspace_id: self.workspace_id,
+            path: path::to_bytes(&self.path),
+            max_edge: self.max_edge,
+        };
+        let send = |channel, request| async move { files(channel).preview_image(request).await };
+        let answer = context.link.call(message, PREVIEW_TIME, Repeat::Always, send).await?;
+        Ok(image::previewed(&self.path, answer))
     }
 }

@@ -226,7 +226,7 @@ mod tests {
     fn parts(reply: Reply) -> (String, Value) {
         match reply {
             Reply::Text(text, object) => (text, object),
-            _ => panic!("expected text"),
+            other => panic!("expected text, got {other:?}"),
         }
     }
 

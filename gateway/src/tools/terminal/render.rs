@@ -97,7 +97,12 @@ pub(super) fn seen(sight: Sight, asked: &Asked) -> Reply {
             text.push_str(" · a picture of the screen\n");
             push_remarks(&mut text, &terminal, asked);
             object.insert("mime_type".to_owned(), "image/png".into());
-            return Reply::Image { text, object: Value::Object(object), bytes, mime_type: "image/png" };
+            return Reply::Image {
+                text,
+                object: Value::Object(object),
+                bytes,
+                mime_type: "image/png".to_owned(),
+            };
         }
         None => text.push('\n'),
     }
