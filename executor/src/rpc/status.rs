@@ -86,6 +86,20 @@ fn classify(error: Error, message: &mut String) -> (Code, ErrorReason, Facts) {
         Error::EditWithoutEffect { path } => {
             (Code::FailedPrecondition, Reason::EditWithoutEffect, vec![("path", path)])
         }
+        Error::PatchInvalid { line, .. } => {
+            (Code::InvalidArgument, Reason::PatchInvalid, vec![("line", line.to_string())])
+        }
+        Error::PatchMismatch { path, hunk, line, .. } => (
+            Code::FailedPrecondition,
+            Reason::PatchMismatch,
+            vec![("path", path), ("hunk", hunk.to_string()), ("line", line.to_string())],
+        ),
+        Error::PatchStopped { source, state } => {
+            let mut cause = source.to_string();
+            let classified = classify(*source, &mut cause);
+            *message = format!("{cause}; {state}");
+            classified
+        }
         Error::NoSpace { free_bytes, .. } => {
             (Code::ResourceExhausted, Reason::NoSpace, vec![("free_bytes", free_bytes.to_string())])
         }
