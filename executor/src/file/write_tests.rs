@@ -248,33 +248,35 @@ pub(super) fn in_little_space(test: &str, body: impl FnOnce(&Fixture)) {
 #[test]
 fn fed_15_a_kill_in_mid_write_leaves_the_old_content_or_the_new() {
     let contents = ["old\n".repeat(500_000), "new!\n".repeat(500_000)];
+    let work = |fixture: &Fixture| {
+        for content in &contents {
+            fixture.write("f", content).unwrap();
+        }
+    };
+    let test = "write_tests::fed_15_a_kill_in_mid_write_leaves_the_old_content_or_the_new";
+    killed_in_mid_work(test, work, |work| {
+        let left = fs::read(work.join("f")).unwrap();
+        assert!(contents.iter().any(|content| left == content.as_bytes()), "{} bytes", left.len());
+    });
+}
+
+/// Has a child do `body`, a part of the whole of `test` that writes a file `f`, over and over; kills it 50 times in the
+/// midst of that, and has `check` look at its work directory.
+pub(super) fn killed_in_mid_work(test: &str, body: impl Fn(&Fixture), check: impl Fn(&Path)) {
     if let Some(fixture) = child_fixture() {
         loop {
-            for content in &contents {
-                fixture.write("f", content).unwrap();
-            }
+            body(&fixture);
         }
     }
     let directory = tempfile::tempdir().unwrap();
     for round in 0..50 {
-        let mut child = child(
-            "write_tests::fed_15_a_kill_in_mid_write_leaves_the_old_content_or_the_new",
-            directory.path(),
-            "true",
-        )
-        .spawn()
-        .unwrap();
+        let mut child = child(test, directory.path(), "true").spawn().unwrap();
         let work = wait_for_work(directory.path());
         // A little later each time, so that the kill meets every part of a write.
         std::thread::park_timeout(std::time::Duration::from_micros(100 * round));
         child.kill().unwrap();
         child.wait().unwrap();
-        let left = fs::read(work.join("f")).unwrap();
-        assert!(
-            contents.iter().any(|content| left == content.as_bytes()),
-            "round {round}: {} bytes",
-            left.len()
-        );
+        check(&work);
         fs::remove_dir_all(work.parent().unwrap().parent().unwrap()).unwrap();
     }
 }

@@ -91,7 +91,7 @@ struct Work<'a> {
 impl Work<'_> {
     /// Applies a hunk. Returns how far from where it said it was found.
     fn take(&mut self, hunk: &Hunk<'_>) -> Result<isize, Problem> {
-        let old: Vec<Line<'_>> = hunk.old().copied().collect();
+        let old: Vec<Line<'_>> = hunk.old_lines().copied().collect();
         let at = match (hunk.stated, old.is_empty()) {
             (Some(stated), true) => self.place_of_insertion(stated)?,
             (None, true) if self.text.lines.is_empty() => 0,
@@ -102,7 +102,7 @@ impl Work<'_> {
             (None, false) => self.only(&old)?,
         };
         let end = at + old.len();
-        let finishes = hunk.new().next_back().is_some_and(|line| !line.ended);
+        let finishes = hunk.new_lines().next_back().is_some_and(|line| !line.ended);
         if finishes && end < self.text.lines.len() {
             return Err("ends without a newline, but not at the end of the file".into());
         }
@@ -206,7 +206,7 @@ impl Work<'_> {
     fn put(&mut self, hunk: &Hunk<'_>, at: usize) {
         // Whoever writes CR means it, and its absence elsewhere too.
         let as_given = hunk.lines.iter().any(|line| line.text.ends_with(b"\r"));
-        let end = at + hunk.old().count();
+        let end = at + hunk.old_lines().count();
         let mut here = at;
         // The removed lines that the added ones, in turn, stand for.
         let mut replaced = at..at;

@@ -96,8 +96,11 @@ fn carry_out<'a>(slots: &'a [Slot], limits: &Limits, done: &mut Vec<Done<'a>>) -
     Ok(true)
 }
 
-/// The open files, with their facts, that the renamed ones among `written` were. `None` when one has changed.
-fn open_sources<'a>(slots: &'a [Slot], written: &[&Slot]) -> Result<Option<Vec<Option<(File, &'a Meta)>>>> {
+/// The open file, with its facts, that a renamed one was.
+type Source<'a> = Option<(File, &'a Meta)>;
+
+/// The source of each of `written`. `None` when one has changed.
+fn open_sources<'a>(slots: &'a [Slot], written: &[&Slot]) -> Result<Option<Vec<Source<'a>>>> {
     let mut sources = Vec::with_capacity(written.len());
     for slot in written {
         let source = match (&slot.old, slot.origin) {

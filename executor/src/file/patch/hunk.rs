@@ -45,23 +45,24 @@ pub(super) enum Tag {
 
 impl Hunk<'_> {
     /// Lines that must be in the file.
-    pub(super) fn old(&self) -> impl DoubleEndedIterator<Item = &Line<'_>> {
+    pub(super) fn old_lines(&self) -> impl DoubleEndedIterator<Item = &Line<'_>> {
         self.lines.iter().filter(|line| line.tag != Tag::Added)
     }
 
     /// Lines that are in the file afterwards.
-    pub(super) fn new(&self) -> impl DoubleEndedIterator<Item = &Line<'_>> {
+    pub(super) fn new_lines(&self) -> impl DoubleEndedIterator<Item = &Line<'_>> {
         self.lines.iter().filter(|line| line.tag != Tag::Removed)
     }
 
     /// Whether it says that the file has no lines before.
     pub(super) fn starts_a_file(&self) -> bool {
-        self.stated.is_some_and(|stated| stated.start == 0 && stated.old == 0) && self.old().next().is_none()
+        self.stated.is_some_and(|stated| stated.start == 0 && stated.old == 0)
+            && self.old_lines().next().is_none()
     }
 
     /// Whether it says that the file has no lines afterwards.
     pub(super) fn ends_a_file(&self) -> bool {
-        self.stated.is_some_and(|stated| stated.new == 0) && self.new().next().is_none()
+        self.stated.is_some_and(|stated| stated.new == 0) && self.new_lines().next().is_none()
     }
 }
 

@@ -211,10 +211,10 @@ impl Header {
                 return Err("the file has neither hunks nor a change of its name or mode; expected @@".into());
             }
             Action::Create(_) if hunks.len() > 1 => return Err("a new file has one hunk".into()),
-            Action::Create(_) if hunks.iter().any(|hunk| hunk.old().next().is_some()) => {
+            Action::Create(_) if hunks.iter().any(|hunk| hunk.old_lines().next().is_some()) => {
                 return Err("a new file has only lines that start with +".into());
             }
-            Action::Delete(_) if hunks.iter().any(|hunk| hunk.new().next().is_some()) => {
+            Action::Delete(_) if hunks.iter().any(|hunk| hunk.new_lines().next().is_some()) => {
                 return Err("a deleted file has only lines that start with -".into());
             }
             _ => {}

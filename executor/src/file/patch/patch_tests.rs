@@ -13,7 +13,7 @@ use crate::{
     file::{
         condition::sha256_hex,
         fixture::{Fixture, problem},
-        write_tests::in_little_space,
+        write_tests::{in_little_space, killed_in_mid_work},
     },
 };
 
@@ -309,6 +309,30 @@ fn fed_15_a_full_disk_puts_everything_back() {
         assert_eq!(contents, [b"1\n", b"2\n", b"4\n"]);
         assert_eq!(fixture.names("."), ["a", "b", "d"]);
         fixture.patch(change("a", "1", "still works")).unwrap();
+    });
+}
+
+#[test]
+fn fed_15_a_kill_in_mid_patch_leaves_each_file_old_or_new_and_whole() {
+    let body = "x\n".repeat(100_000);
+    let work = |fixture: &Fixture| {
+        if !fixture.path("f").exists() {
+            for path in ["a", "b", "f"] {
+                fixture.put(path, format!("old\n{body}"));
+            }
+        }
+        let both = |old, new| ["a", "b", "f"].map(|path| change(path, old, new)).concat();
+        fixture.patch(both("old", "new") + &create("n", "n")).unwrap();
+        fixture.patch(both("new", "old") + &delete("n", "n")).unwrap();
+    };
+    let test = "patch::patch_tests::fed_15_a_kill_in_mid_patch_leaves_each_file_old_or_new_and_whole";
+    killed_in_mid_work(test, work, |work| {
+        for path in ["a", "b"] {
+            let left = fs::read_to_string(work.join(path)).unwrap();
+            let first = left.strip_suffix(body.as_str());
+            assert!(matches!(first, Some("old\n" | "new\n")), "{path}: {} bytes", left.len());
+        }
+        assert!(fs::read(work.join("n")).map_or(true, |left| left == b"n\n"));
     });
 }
 
