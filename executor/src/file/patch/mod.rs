@@ -21,6 +21,8 @@ mod apply_tests;
 mod parse_tests;
 #[cfg(test)]
 mod patch_tests;
+#[cfg(test)]
+mod whole_tests;
 
 use std::{borrow::Cow, path::PathBuf};
 
