@@ -201,6 +201,34 @@ pub enum Error {
         /// What the decoder said.
         problem: String,
     },
+    /// A patch can't be understood.
+    #[error("line {line} of the patch: {problem}")]
+    PatchInvalid {
+        /// The line of the patch, from 1 on.
+        line: usize,
+        /// What is wrong with it and what was expected.
+        problem: String,
+    },
+    /// A hunk of a patch doesn't fit the file.
+    #[error("{path}: hunk {hunk} (line {line} of the patch) {problem}")]
+    PatchMismatch {
+        /// The path as given.
+        path: String,
+        /// Number of the hunk in its part of the patch, from 1 on.
+        hunk: usize,
+        /// The line of the patch where it starts.
+        line: usize,
+        /// Why it doesn't fit, and what was expected.
+        problem: String,
+    },
+    /// A patch failed while its files were being written.
+    #[error("{source}; {state}")]
+    PatchStopped {
+        /// What failed.
+        source: Box<Error>,
+        /// What is on the disk now.
+        state: String,
+    },
     /// The disk is full, or only its reserve is left.
     #[error("no space left: {free_bytes} bytes free, of which {reserve_bytes} are kept in reserve")]
     NoSpace {

@@ -207,6 +207,11 @@ fn next(reason: ErrorReason, metadata: &HashMap<String, String>) -> String {
         ErrorReason::EditNotFound => "read_file shows the text; copy old_text from it exactly.".to_owned(),
         ErrorReason::EditNotUnique => "Make old_text longer so that it is unique, or set replace_all=true.".to_owned(),
         ErrorReason::EditWithoutEffect => "Nothing is to be done, or old_text and new_text are mixed up.".to_owned(),
+        ErrorReason::PatchInvalid => "Correct that line and call apply_patch again; nothing was changed.".to_owned(),
+        ErrorReason::PatchMismatch => {
+            "read_file shows the file as it is; correct the hunk and call apply_patch again; nothing was changed."
+                .to_owned()
+        }
         ErrorReason::NoSpace => "Free disk: delete files by run_command, or delete_workspace.".to_owned(),
         ErrorReason::CloneAuthenticationRequired => "Call create_workspace with git_credential.".to_owned(),
         ErrorReason::CloneFailed => "Check git_url and git_ref, then call create_workspace again.".to_owned(),

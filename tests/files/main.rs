@@ -11,6 +11,7 @@ mod kinds;
 mod names;
 mod order;
 mod ownership;
+mod patch;
 mod paths;
 mod python;
 mod sizes;

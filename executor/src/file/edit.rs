@@ -62,8 +62,7 @@ pub(super) fn edit(
             if_match.check(&place, &sha256_hex(&before))?;
         }
         let (after, replacements) = apply(&place, &before, edits, limits)?;
-        let new = New { content: &after, executable: None, unchanged: true };
-        if replace(&place, Some(&meta), &new, limits)? {
+        if replace(&place, Some(&meta), &New::of(&after), limits)? {
             let (diff, diff_truncated) = unified_diff(&root.name_of(&place.path), &before, &after);
             let size_bytes = u64::try_from(after.len()).unwrap_or(u64::MAX);
             let sha256 = sha256_hex(&after);

@@ -12,8 +12,8 @@ use tempfile::TempDir;
 use tokio_util::task::TaskTracker;
 
 use super::{
-    Edit, EditedFile, Files, IfMatch, Limits, Range, ReadFile, Root, WriteOptions, WrittenFile, edit, read,
-    write,
+    Edit, EditedFile, Files, IfMatch, Limits, PatchedFile, Range, ReadFile, Root, WriteOptions, WrittenFile,
+    edit, patch, read, write,
 };
 use crate::{
     error::{Error, PathProblem, Result},
@@ -120,6 +120,10 @@ impl Fixture {
 
     pub(super) fn edits(&self, path: impl AsRef<[u8]>, edits: &[Edit]) -> Result<EditedFile> {
         edit::edit(&self.root, path.as_ref(), edits, &IfMatch::Any, &self.limits)
+    }
+
+    pub(super) fn patch(&self, text: impl AsRef<[u8]>) -> Result<Vec<PatchedFile>> {
+        patch::patch(&self.root, text.as_ref(), &self.limits)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The files of a workspace: reading, writing, editing, listing and searching them. Paths and contents are bytes. It
+//! The files of a workspace: reading, writing, editing, patching, listing and searching them. Paths and contents are bytes. It
 //! owns where a path leads, the order of changes to one file, and how a change gets to the disk; it refuses to know who
 //! asks and in what form the answers travel.
 
@@ -12,6 +12,7 @@ mod load;
 mod matching;
 mod meta;
 mod page;
+mod patch;
 mod path;
 mod queue;
 mod read;
@@ -52,12 +53,16 @@ pub use self::{
     list::{Entry, ListRequest, Listing},
     load::LoadedFile,
     meta::Kind,
+    patch::{Change, Moved, PatchedFile},
     path::Root,
     read::{LineEnding, Range, ReadFile},
     search::{FoundLine, SearchRequest, SearchResult},
     write::{WriteOptions, WrittenFile},
 };
-use self::{path::ATTEMPTS, queue::Queue};
+use self::{
+    path::ATTEMPTS,
+    queue::{Key, Queue},
+};
 use crate::{
     error::{Error, Result},
     process::workers::Workers,
@@ -132,7 +137,8 @@ impl Files {
         options: WriteOptions,
     ) -> Result<WrittenFile> {
         let limits = Arc::clone(&self.limits);
-        self.change(root, path, move |root, path| write::write(root, path, &content, &options, &limits)).await
+        let paths = vec![path.clone()];
+        self.change(root, paths, move |root| write::write(root, &path, &content, &options, &limits)).await
     }
 
     /// Does `edits` one after the other on the file at `path`, all or none. Fails with [`Error::EditNotFound`],
@@ -146,7 +152,20 @@ impl Files {
         if_match: IfMatch,
     ) -> Result<EditedFile> {
         let limits = Arc::clone(&self.limits);
-        self.change(root, path, move |root, path| edit::edit(root, path, &edits, &if_match, &limits)).await
+        let paths = vec![path.clone()];
+        self.change(root, paths, move |root| edit::edit(root, &path, &edits, &if_match, &limits)).await
+    }
+
+    /// Applies a unified diff of several files, all or none. Fails with [`Error::PatchInvalid`],
+    /// [`Error::PatchMismatch`] or what is wrong with a file, and then no file was touched; with
+    /// [`Error::PatchStopped`] where writing failed, which tells that all was put back. Once begun it is finished also
+    /// when nobody waits for it.
+    pub async fn patch(&self, root: Arc<Root>, patch: Vec<u8>) -> Result<Vec<PatchedFile>> {
+        let limits = Arc::clone(&self.limits);
+        let patch: Arc<[u8]> = patch.into();
+        let text = Arc::clone(&patch);
+        let paths = self.workers.run(move || patch::names(&text)).await??;
+        self.change(root, paths, move |root| patch::patch(root, &patch, &limits)).await
     }
 
     /// Lists a directory tree, without following links.
@@ -161,48 +180,60 @@ impl Files {
         self.workers.run(move || search::search(&root, &request, &limits)).await?
     }
 
-    /// Runs `work` when it is its turn to change the file at `path`.
+    /// Runs `work` when it is its turn to change the files at `paths`.
     async fn change<T: Send + 'static>(
         &self,
         root: Arc<Root>,
-        path: Vec<u8>,
-        work: impl FnOnce(&Root, &[u8]) -> Result<T> + Send + 'static,
+        paths: Vec<Vec<u8>>,
+        work: impl FnOnce(&Root) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let this = self.clone();
-        let path: Arc<[u8]> = path.into();
+        let paths: Arc<[Vec<u8>]> = paths.into();
         // A task of its own: whoever waits may leave, the change goes on.
-        let task = self.tasks.spawn(async move { this.change_in_turn(root, path, work).await });
+        let task = self.tasks.spawn(async move { this.change_in_turn(root, paths, work).await });
         task.await.map_err(|e| Error::internal("change a file", e))?
     }
 
     async fn change_in_turn<T: Send + 'static>(
         &self,
         root: Arc<Root>,
-        path: Arc<[u8]>,
-        mut work: impl FnOnce(&Root, &[u8]) -> Result<T> + Send + 'static,
+        paths: Arc<[Vec<u8>]>,
+        mut work: impl FnOnce(&Root) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let mut attempts = ATTEMPTS;
         loop {
-            let key = {
-                let (root, path) = (Arc::clone(&root), Arc::clone(&path));
-                self.workers.run(move || root.resolve(&path)?.key()).await??
+            let keys = {
+                let (root, paths) = (Arc::clone(&root), Arc::clone(&paths));
+                self.workers.run(move || keys_of(&root, &paths)).await??
             };
-            let turn = self.queue.enter(key.clone()).await;
+            // One after the other in one order for all, so that no two changes wait for each other.
+            let mut turns = Vec::with_capacity(keys.len());
+            for key in &keys {
+                turns.push(self.queue.enter(key.clone()).await);
+            }
             attempts -= 1;
-            let (root, path) = (Arc::clone(&root), Arc::clone(&path));
+            let (root, paths) = (Arc::clone(&root), Arc::clone(&paths));
             let outcome = self.workers.run(move || {
-                // While it waited the path may have come to lead elsewhere, where others wait. One that never rests is
+                // While it waited a path may have come to lead elsewhere, where others wait. One that never rests is
                 // changed all the same: a change notices what others do to its file.
-                if attempts > 0 && root.resolve(&path)?.key()? != key {
+                if attempts > 0 && keys_of(&root, &paths)? != keys {
                     return Ok(Err(work));
                 }
-                work(&root, &path).map(Ok)
+                work(&root).map(Ok)
             });
             match outcome.await?? {
                 Ok(result) => return Ok(result),
                 Err(back) => work = back,
             }
-            drop(turn);
+            drop(turns);
         }
     }
+}
+
+/// The keys of `paths`, each once, in the order in which their turns are waited for.
+fn keys_of(root: &Root, paths: &[Vec<u8>]) -> Result<Vec<Key>> {
+    let mut keys: Vec<Key> = paths.iter().map(|path| root.resolve(path)?.key()).collect::<Result<_>>()?;
+    keys.sort_unstable();
+    keys.dedup();
+    Ok(keys)
 }

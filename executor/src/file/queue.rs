@@ -12,7 +12,7 @@ use tokio::sync::OwnedMutexGuard;
 ///
 /// A file is known by its directory and its name there, links resolved: that stays the same when the file is created
 /// or replaced, which gives it another inode. A file with several names is known by its inode: it is written in place.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Key {
     /// A name in a directory.
     Name {

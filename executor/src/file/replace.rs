@@ -40,21 +40,96 @@ pub(super) struct New<'a> {
     pub(super) executable: Option<bool>,
     /// Whether the old file must be unchanged, not just the same file.
     pub(super) unchanged: bool,
+    /// Permission bits instead of those of the old file.
+    pub(super) mode: Option<u32>,
+    /// For a new file: one, open and with these facts, whose owner, attributes and mode it gets as far as possible.
+    pub(super) like: Option<(&'a File, &'a Meta)>,
+}
+
+impl<'a> New<'a> {
+    /// `content` in place of an unchanged file, with its mode.
+    pub(super) fn of(content: &'a [u8]) -> Self {
+        Self { content, executable: None, unchanged: true, mode: None, like: None }
+    }
 }
 
 /// Puts `new` at `place`, where `old` was seen. False when there is something else by now, and nothing was done.
 pub(super) fn replace(place: &Place, old: Option<&Meta>, new: &New<'_>, limits: &Limits) -> Result<bool> {
-    let (parent, result) = match (&place.target, old) {
+    match prepare(place, old, new, limits)? {
+        Some(prepared) => prepared.finish(),
+        None => Ok(false),
+    }
+}
+
+/// Content that is on the disk and durable, but not in place: when dropped it is as if it had never been.
+pub(super) struct Prepared<'a> {
+    place: &'a Place,
+    new: &'a New<'a>,
+    limits: &'a Limits,
+    step: Step<'a>,
+}
+
+/// What is left to do.
+enum Step<'a> {
+    /// Give the new file its name, below `folders` that may have to be made.
+    Name { parent: &'a OwnedFd, folders: &'a [OsString], name: &'a OsStr, temp: Temp<'a> },
+    /// Give the new file the name of the old one.
+    NameOver { parent: &'a OwnedFd, name: &'a OsStr, old: &'a Meta, temp: Temp<'a> },
+    /// Write to the old file.
+    Write { parent: &'a OwnedFd, file: File, old: &'a Meta },
+}
+
+/// Does as much of [`replace`] as nobody can see. `None` when there is something else than `old` by now.
+pub(super) fn prepare<'a>(
+    place: &'a Place,
+    old: Option<&'a Meta>,
+    new: &'a New<'a>,
+    limits: &'a Limits,
+) -> Result<Option<Prepared<'a>>> {
+    let (parent, step) = match (&place.target, old) {
         (Target::Missing { parent, folders, name, .. }, None) => {
             keep_reserve(place, parent, new, limits)?;
-            (parent, create(parent, folders, name, new))
+            let temp = make(parent, new);
+            (parent, temp.map(|temp| Some(Step::Name { parent, folders, name, temp })))
         }
         (Target::Entry { parent, name, .. }, Some(old)) => {
             keep_reserve(place, parent, new, limits)?;
-            (parent, overwrite(parent, name, old, new))
+            (parent, make_over(parent, name, old, new))
         }
-        _ => return Ok(false),
+        _ => return Ok(None),
     };
+    let step = told(place, parent, limits, step)?;
+    Ok(step.map(|step| Prepared { place, new, limits, step }))
+}
+
+impl Prepared<'_> {
+    /// Puts it in place. False when there is something else than before by now, and nothing was done.
+    pub(super) fn finish(self) -> Result<bool> {
+        let Self { place, new, limits, step } = self;
+        let (parent, result) = match step {
+            Step::Name { parent, folders, name, temp } => (parent, name_new(parent, folders, name, temp)),
+            Step::NameOver { parent, name, old, temp } => (parent, name_over(parent, name, old, new, temp)),
+            Step::Write { parent, file, old } => (parent, write_in_place(&file, old, new)),
+        };
+        told(place, parent, limits, result)
+    }
+
+    /// Facts of the file that will have the name.
+    pub(super) fn meta(&self) -> Result<Meta> {
+        let meta = match &self.step {
+            Step::Name { temp, .. } | Step::NameOver { temp, .. } => Meta::of(temp.file()),
+            Step::Write { file, .. } => Meta::of(file),
+        };
+        meta.map_err(|e| self.place.error("look at", e))
+    }
+
+    /// Whether the old file itself is written to.
+    pub(super) fn is_in_place(&self) -> bool {
+        matches!(self.step, Step::Write { .. })
+    }
+}
+
+fn told<T>(place: &Place, parent: &OwnedFd, limits: &Limits, result: io::Result<T>) -> Result<T> {
     match result {
         Err(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => Err(no_space(free_bytes(place, parent)?, limits)),
         other => other.map_err(|e| place.error("write", e)),
@@ -76,7 +151,19 @@ fn no_space(free_bytes: u64, limits: &Limits) -> Error {
     Error::NoSpace { free_bytes, reserve_bytes: limits.reserve_bytes }
 }
 
-fn create(parent: &OwnedFd, folders: &[OsString], name: &OsStr, new: &New<'_>) -> io::Result<bool> {
+/// A new file with its content, made where the path so far exists.
+fn make<'a>(parent: &'a OwnedFd, new: &New<'_>) -> io::Result<Temp<'a>> {
+    let mode = if new.like.is_some() { 0o600 } else { 0o644 };
+    let mut temp = Temp::create(parent.as_fd(), Mode::from_raw_mode(mode))?;
+    if let Some((file, meta)) = new.like {
+        // Where the owner can't be kept, the file is the maker's, as any new one.
+        copy_attributes(file.as_fd(), temp.file(), meta)?;
+    }
+    fill(&mut temp, new, new.like.map(|(_, meta)| meta.mode & 0o1777))?;
+    Ok(temp)
+}
+
+fn name_new(parent: &OwnedFd, folders: &[OsString], name: &OsStr, temp: Temp<'_>) -> io::Result<bool> {
     let mut made = Vec::with_capacity(folders.len());
     for folder in folders {
         let within = made.last().unwrap_or(parent);
@@ -97,9 +184,7 @@ fn create(parent: &OwnedFd, folders: &[OsString], name: &OsStr, new: &New<'_>) -
         }
     }
     let folder = made.last().unwrap_or(parent);
-    let mut temp = Temp::create(folder.as_fd(), Mode::from_raw_mode(0o644))?;
-    fill(&mut temp, new, None)?;
-    if !temp.name_new(name)? {
+    if !temp.name_new(folder.as_fd(), name)? {
         return Ok(false);
     }
     for directory in made.iter().rev().chain(std::iter::once(parent)) {
@@ -108,35 +193,44 @@ fn create(parent: &OwnedFd, folders: &[OsString], name: &OsStr, new: &New<'_>) -
     Ok(true)
 }
 
-fn overwrite(parent: &OwnedFd, name: &OsStr, old: &Meta, new: &New<'_>) -> io::Result<bool> {
+/// What replaces the file `name`; nothing where that is not `old` any more.
+fn make_over<'a>(
+    parent: &'a OwnedFd,
+    name: &'a OsStr,
+    old: &'a Meta,
+    new: &New<'_>,
+) -> io::Result<Option<Step<'a>>> {
     // The kernel says whether the file may be written: replacing it would only ask for the right to its directory.
     let file = match open_beneath(parent, name, OFlags::WRONLY | FILE_FLAGS, Mode::empty()) {
         Ok(file) => Ok(file),
         // A program that is running can be replaced, but not written to.
         Err(Errno::TXTBSY) => Err(open_beneath(parent, name, OFlags::RDONLY | FILE_FLAGS, Mode::empty())?),
-        Err(Errno::LOOP | Errno::NOENT | Errno::NXIO | Errno::ISDIR) => return Ok(false),
+        Err(Errno::LOOP | Errno::NOENT | Errno::NXIO | Errno::ISDIR) => return Ok(None),
         Err(e) => return Err(e),
     };
     let (Ok(seen) | Err(seen)) = &file;
     if !is_as_seen(&Meta::of(seen)?, old, new) {
-        return Ok(false);
+        return Ok(None);
     }
     if old.links == 1 {
         let mut temp = Temp::create(parent.as_fd(), Mode::from_raw_mode(0o600))?;
         if copy_attributes(seen.as_fd(), temp.file(), old)? {
-            fill(&mut temp, new, Some(old.mode & 0o1777))?;
-            match Meta::at(parent, name) {
-                Ok(now) if is_as_seen(&now, old, new) => {}
-                Ok(_) | Err(Errno::NOENT) => return Ok(false),
-                Err(e) => return Err(e),
-            }
-            temp.name_over(name)?;
-            sync_directory(parent)?;
-            return Ok(true);
+            fill(&mut temp, new, Some(new.mode.unwrap_or(old.mode) & 0o1777))?;
+            return Ok(Some(Step::NameOver { parent, name, old, temp }));
         }
     }
     let file = File::from(file.map_err(|_| Errno::TXTBSY)?);
-    write_in_place(&file, old, new)?;
+    Ok(Some(Step::Write { parent, file, old }))
+}
+
+fn name_over(parent: &OwnedFd, name: &OsStr, old: &Meta, new: &New<'_>, temp: Temp<'_>) -> io::Result<bool> {
+    match Meta::at(parent, name) {
+        Ok(now) if is_as_seen(&now, old, new) => {}
+        Ok(_) | Err(Errno::NOENT) => return Ok(false),
+        Err(e) => return Err(e),
+    }
+    temp.name_over(name)?;
+    sync_directory(parent)?;
     Ok(true)
 }
 
@@ -156,7 +250,10 @@ fn fill(temp: &mut Temp<'_>, new: &New<'_>, mode: Option<u32>) -> io::Result<()>
     fsync(temp.file())
 }
 
-fn write_in_place(file: &File, old: &Meta, new: &New<'_>) -> io::Result<()> {
+fn write_in_place(file: &File, old: &Meta, new: &New<'_>) -> io::Result<bool> {
+    if !is_as_seen(&Meta::of(file)?, old, new) {
+        return Ok(false);
+    }
     let size = u64::try_from(new.content.len()).map_err(|_| Errno::FBIG)?;
     // What could end the write in its middle must show before it starts: the limit of file sizes, the free space.
     if getrlimit(Resource::Fsize).current.is_some_and(|most| size > most) {
@@ -174,14 +271,15 @@ fn write_in_place(file: &File, old: &Meta, new: &New<'_>) -> io::Result<()> {
     }
     file.write_all_at(new.content, 0).map_err(errno)?;
     ftruncate(file, size)?;
-    let wanted = executable(old.mode & 0o1777, new.executable);
+    let wanted = executable(new.mode.unwrap_or(old.mode) & 0o1777, new.executable);
     if wanted != old.mode {
         fchmod(file, Mode::from_raw_mode(wanted))?;
     }
-    fsync(file)
+    fsync(file)?;
+    Ok(true)
 }
 
-fn executable(mode: u32, executable: Option<bool>) -> u32 {
+pub(super) fn executable(mode: u32, executable: Option<bool>) -> u32 {
     match executable {
         None => mode,
         Some(true) => mode | ((mode & 0o444) >> 2),
@@ -190,7 +288,7 @@ fn executable(mode: u32, executable: Option<bool>) -> u32 {
 }
 
 /// Makes the names in a directory durable. One that may be written but not read can't be synced.
-fn sync_directory(directory: &OwnedFd) -> io::Result<()> {
+pub(super) fn sync_directory(directory: &OwnedFd) -> io::Result<()> {
     match open_beneath(directory, ".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()) {
         Ok(directory) => fsync(directory),
         Err(Errno::ACCESS) => Ok(()),

@@ -16,7 +16,7 @@ use rustix::{
 
 use super::path::{ATTEMPTS, open_beneath};
 
-/// A file that is being written, to be named in the directory it was made in.
+/// A file that is being written, to be named in the directory it was made in or one below it.
 #[derive(Debug)]
 pub(super) struct Temp<'a> {
     directory: BorrowedFd<'a>,
@@ -49,12 +49,12 @@ impl<'a> Temp<'a> {
         &self.file
     }
 
-    /// Names the file, unless the name is taken: then false.
-    pub(super) fn name_new(mut self, name: &OsStr) -> io::Result<bool> {
+    /// Names the file in `folder`, which is on the same file system, unless the name is taken: then false.
+    pub(super) fn name_new(mut self, folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<bool> {
         let named = match &self.name {
-            None => self.link(name),
+            None => self.link(folder, name),
             Some(hidden) => {
-                renameat_with(self.directory, hidden.as_str(), self.directory, name, RenameFlags::NOREPLACE)
+                renameat_with(self.directory, hidden.as_str(), folder, name, RenameFlags::NOREPLACE)
             }
         };
         match named {
@@ -71,7 +71,7 @@ impl<'a> Temp<'a> {
     pub(super) fn name_over(mut self, name: &OsStr) -> io::Result<()> {
         // A link never replaces, so the file has a hidden name for this moment.
         if self.name.is_none() {
-            let (hidden, ()) = with_hidden_name(|hidden| self.link(OsStr::new(hidden)))?;
+            let (hidden, ()) = with_hidden_name(|hidden| self.link(self.directory, OsStr::new(hidden)))?;
             self.name = Some(hidden);
         }
         if let Some(hidden) = &self.name {
@@ -81,9 +81,9 @@ impl<'a> Temp<'a> {
         Ok(())
     }
 
-    fn link(&self, name: &OsStr) -> io::Result<()> {
+    fn link(&self, folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
         let file = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        linkat(CWD, file, self.directory, name, AtFlags::SYMLINK_FOLLOW)
+        linkat(CWD, file, folder, name, AtFlags::SYMLINK_FOLLOW)
     }
 }
 
@@ -133,7 +133,7 @@ mod tests {
             fs::write(directory.path().join("old"), "old").unwrap();
             let temp = make(opened.as_fd(), Mode::from_raw_mode(0o600)).unwrap();
             temp.file().write_all(b"new").unwrap();
-            assert!(!temp.name_new(OsStr::new("old")).unwrap());
+            assert!(!temp.name_new(opened.as_fd(), OsStr::new("old")).unwrap());
             assert_eq!(names(&directory), ["old"]);
             assert_eq!(fs::read(directory.path().join("old")).unwrap(), b"old");
 
@@ -143,7 +143,7 @@ mod tests {
             assert_eq!(fs::read(directory.path().join("old")).unwrap(), b"new");
 
             let temp = make(opened.as_fd(), Mode::from_raw_mode(0o600)).unwrap();
-            assert!(temp.name_new(OsStr::new("fresh")).unwrap());
+            assert!(temp.name_new(opened.as_fd(), OsStr::new("fresh")).unwrap());
             drop(make(opened.as_fd(), Mode::from_raw_mode(0o600)).unwrap());
             assert_eq!(names(&directory), ["fresh", "old"]);
             fs::remove_file(directory.path().join("fresh")).unwrap();

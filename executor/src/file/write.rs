@@ -57,7 +57,7 @@ pub(super) fn write(
             continue;
         };
         options.if_match.check(&place, &found)?;
-        let new = New { content, executable: options.executable, unchanged };
+        let new = New { executable: options.executable, unchanged, ..New::of(content) };
         if replace(&place, old.as_ref(), &new, limits)? {
             let sha256 = sha256_hex(content);
             return Ok(WrittenFile { path: place.path, sha256, size_bytes, created: old.is_none() });

@@ -184,12 +184,11 @@ fn a_reserve_of_free_disk_is_kept() {
 /// Names the directory in which a child of a test does its part.
 const CHILD_DIRECTORY: &str = "RUNLET_TEST_CHILD_DIRECTORY";
 
-/// This test program, to run `test` alone with the part of a child in `directory`, after a line of shell.
+/// This test program, to run `test`, a path below this folder's module, alone with the part of a child in `directory`, after a line of shell.
 fn child(test: &str, directory: &Path, shell: &str) -> Command {
     let mut command = Command::new("bash");
     let script = format!("{shell}; exec \"$0\" --exact --nocapture \"$1\"");
-    let name = format!("{}::{test}", module_path!().split_once("::").unwrap().1);
-    command.arg("-c").arg(script).arg(std::env::current_exe().unwrap()).arg(name);
+    command.arg("-c").arg(script).arg(std::env::current_exe().unwrap()).arg(format!("file::{test}"));
     command.env(CHILD_DIRECTORY, directory).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -221,18 +220,22 @@ fn fill_disk(fixture: &Fixture) {
 
 #[test]
 fn fed_15_a_full_disk_leaves_the_old_file() {
+    in_little_space("write_tests::fed_15_a_full_disk_leaves_the_old_file", fill_disk);
+}
+
+/// Runs `body`, the whole of `test`, where no file may be larger than 1 MiB; and, where this user may mount, on a disk
+/// of 1 MiB.
+pub(super) fn in_little_space(test: &str, body: impl FnOnce(&Fixture)) {
     if let Some(fixture) = child_fixture() {
-        return fill_disk(&fixture);
+        return body(&fixture);
     }
     let directory = tempfile::tempdir().unwrap();
     let run = |shell: &str| {
-        let output =
-            child("fed_15_a_full_disk_leaves_the_old_file", directory.path(), shell).output().unwrap();
+        let output = child(test, directory.path(), shell).output().unwrap();
         let text =
             String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && text.contains("1 passed"), "{shell}: {text}");
     };
-    // No file may be larger than 1 MiB; and, where this user may mount, a disk of 1 MiB.
     run("trap '' XFSZ; ulimit -f 1024");
     let mount =
         Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(directory.path()).output();
@@ -245,30 +248,35 @@ fn fed_15_a_full_disk_leaves_the_old_file() {
 #[test]
 fn fed_15_a_kill_in_mid_write_leaves_the_old_content_or_the_new() {
     let contents = ["old\n".repeat(500_000), "new!\n".repeat(500_000)];
+    let work = |fixture: &Fixture| {
+        for content in &contents {
+            fixture.write("f", content).unwrap();
+        }
+    };
+    let test = "write_tests::fed_15_a_kill_in_mid_write_leaves_the_old_content_or_the_new";
+    killed_in_mid_work(test, work, |work| {
+        let left = fs::read(work.join("f")).unwrap();
+        assert!(contents.iter().any(|content| left == content.as_bytes()), "{} bytes", left.len());
+    });
+}
+
+/// Has a child do `body`, a part of the whole of `test` that writes a file `f`, over and over; kills it 50 times in the
+/// midst of that, and has `check` look at its work directory.
+pub(super) fn killed_in_mid_work(test: &str, body: impl Fn(&Fixture), check: impl Fn(&Path)) {
     if let Some(fixture) = child_fixture() {
         loop {
-            for content in &contents {
-                fixture.write("f", content).unwrap();
-            }
+            body(&fixture);
         }
     }
     let directory = tempfile::tempdir().unwrap();
     for round in 0..50 {
-        let mut child =
-            child("fed_15_a_kill_in_mid_write_leaves_the_old_content_or_the_new", directory.path(), "true")
-                .spawn()
-                .unwrap();
+        let mut child = child(test, directory.path(), "true").spawn().unwrap();
         let work = wait_for_work(directory.path());
         // A little later each time, so that the kill meets every part of a write.
         std::thread::park_timeout(std::time::Duration::from_micros(100 * round));
         child.kill().unwrap();
         child.wait().unwrap();
-        let left = fs::read(work.join("f")).unwrap();
-        assert!(
-            contents.iter().any(|content| left == content.as_bytes()),
-            "round {round}: {} bytes",
-            left.len()
-        );
+        check(&work);
         fs::remove_dir_all(work.parent().unwrap().parent().unwrap()).unwrap();
     }
 }

@@ -12,8 +12,8 @@ use tonic::{Request, Response, Status, Streaming};
 use super::convert;
 use crate::error::Error;
 use crate::file::{
-    Edit, EditedFile, Entry, IfMatch, Kind, LineEnding, ListRequest, Listing, Range, ReadFile, SearchRequest,
-    SearchResult, WriteOptions, WrittenFile,
+    Change, Edit, EditedFile, Entry, IfMatch, Kind, LineEnding, ListRequest, Listing, Moved, PatchedFile,
+    Range, ReadFile, SearchRequest, SearchResult, WriteOptions, WrittenFile,
 };
 use crate::image::{Facts, MAX_EDGE, PreviewedFile};
 use crate::machine::Machine;
@@ -95,6 +95,16 @@ impl FileService for Service {
             diff,
             diff_truncated,
         }))
+    }
+
+    async fn apply_patch(
+        &self,
+        request: Request<v1::ApplyPatchRequest>,
+    ) -> Result<Response<v1::ApplyPatchResponse>, Status> {
+        let v1::ApplyPatchRequest { principal: _, workspace_id, patch } = request.into_inner();
+        let lease = self.0.workspaces.enter(&workspace_id).await?;
+        let files = self.0.files.patch(Arc::clone(&lease.root), patch.to_vec()).await?;
+        Ok(Response::new(v1::ApplyPatchResponse { files: files.into_iter().map(wire_patched).collect() }))
     }
 
     async fn list_files(
@@ -269,6 +279,32 @@ fn read_responses(read: ReadFile) -> Vec<Result<v1::ReadFileResponse, Status>> {
         responses.push(message(v1::read_file_response::Part::Content(piece)));
     }
     responses
+}
+
+fn wire_patched(file: PatchedFile) -> v1::apply_patch_response::File {
+    let PatchedFile { path, change, from, added, removed, sha256, size_bytes, executable, moved } = file;
+    let change = match change {
+        Change::Created => v1::apply_patch_response::Change::Created,
+        Change::Modified => v1::apply_patch_response::Change::Modified,
+        Change::Deleted => v1::apply_patch_response::Change::Deleted,
+        Change::Renamed => v1::apply_patch_response::Change::Renamed,
+        Change::Copied => v1::apply_patch_response::Change::Copied,
+    };
+    let moved = moved.into_iter().map(|Moved { hunk, lines }| v1::apply_patch_response::Moved {
+        hunk: u32::try_from(hunk).unwrap_or(u32::MAX),
+        lines,
+    });
+    v1::apply_patch_response::File {
+        path: wire_path(&path),
+        change: change.into(),
+        from_path: from.as_deref().map(wire_path).unwrap_or_default(),
+        added_lines: added,
+        removed_lines: removed,
+        sha256: sha256.unwrap_or_default(),
+        size_bytes,
+        executable,
+        moved_hunks: moved.collect(),
+    }
 }
 
 fn wire_entry(entry: Entry) -> v1::list_files_response::Entry {

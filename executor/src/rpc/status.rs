@@ -109,6 +109,20 @@ fn classify(error: Error, message: &mut String) -> (Code, ErrorReason, Facts) {
             Reason::ImageBroken,
             vec![("path", path), ("format", format.to_owned())],
         ),
+        Error::PatchInvalid { line, .. } => {
+            (Code::InvalidArgument, Reason::PatchInvalid, vec![("line", line.to_string())])
+        }
+        Error::PatchMismatch { path, hunk, line, .. } => (
+            Code::FailedPrecondition,
+            Reason::PatchMismatch,
+            vec![("path", path), ("hunk", hunk.to_string()), ("line", line.to_string())],
+        ),
+        Error::PatchStopped { source, state } => {
+            let mut cause = source.to_string();
+            let classified = classify(*source, &mut cause);
+            *message = format!("{cause}; {state}");
+            classified
+        }
         Error::NoSpace { free_bytes, .. } => {
             (Code::ResourceExhausted, Reason::NoSpace, vec![("free_bytes", free_bytes.to_string())])
         }

@@ -1,4 +1,4 @@
-//! Files of a workspace: read, write, edit, list, search, view.
+//! Files of a workspace: read, write, edit, patch, list, search, view.
 
 mod image;
 mod render;
@@ -11,8 +11,8 @@ use futures::stream;
 use runlet_proto::{
     CHUNK_BYTES,
     v1::{
-        EditFileRequest, ListFilesRequest, PreviewImageRequest, ReadFileRequest, SearchFilesRequest,
-        WriteFileRequest,
+        ApplyPatchRequest, EditFileRequest, ListFilesRequest, PreviewImageRequest, ReadFileRequest,
+        SearchFilesRequest, WriteFileRequest,
         edit_file_request::Edit,
         read_file_request::{ByteRange, LineRange, Range},
         read_file_response::Part,
@@ -36,6 +36,7 @@ pub(super) fn tools() -> Vec<Offered> {
         Offered::new::<ReadFile>("files"),
         Offered::new::<WriteFile>("files"),
         Offered::new::<EditFile>("files"),
+        Offered::new::<ApplyPatch>("files"),
         Offered::new::<ListFiles>("files"),
         Offered::new::<SearchFiles>("files"),
         Offered::new::<ViewImage>("files"),
@@ -234,6 +235,33 @@ impl Tool for EditFile {
         let send = |channel, request| async move { files(channel).edit_file(request).await };
         let answer = context.link.call(message, QUEUE_TIME, Repeat::Unsent, send).await?;
         Ok(render::edited(&answer))
+    }
+}
+
+/// Applies a unified diff (git diff, diff -u) to several files, all or none; also creates, deletes and renames. Lines
+/// must match exactly, line numbers need not.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ApplyPatch {
+    workspace_id: String,
+    #[schemars(length(min = 1))]
+    patch: String,
+}
+
+impl Tool for ApplyPatch {
+    const NAME: &'static str = "apply_patch";
+    const TITLE: &'static str = "Apply a patch";
+    const EFFECT: Effect = Effect::CHANGES;
+
+    async fn call(self, context: &Context) -> Result<Reply, Failure> {
+        let message = ApplyPatchRequest {
+            principal: context.principal(),
+            workspace_id: self.workspace_id,
+            patch: self.patch.into(),
+        };
+        let send = |channel, request| async move { files(channel).apply_patch(request).await };
+        let answer = context.link.call(message, QUEUE_TIME, Repeat::Unsent, send).await?;
+        Ok(render::patched(&answer))
     }
 }
 

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use runlet_proto::v1::{
-    EditFileResponse, ListFilesResponse, SearchFilesResponse,
+    ApplyPatchResponse, EditFileResponse, ListFilesResponse, SearchFilesResponse,
+    apply_patch_response::{self, Change, Moved},
     list_files_response::{Entry, Kind},
     read_file_response::Header,
 };
@@ -102,6 +103,61 @@ fn rest(header: &Header, content: &[u8], lines: u64, cut: bool) -> Option<String
     let more =
         cut || (lines > 0 && header.total_lines.map_or(end < header.size_bytes, |total| next <= total));
     more.then(|| format!("start_line={next}"))
+}
+
+/// The changes of a patch, a line for each file.
+pub(super) fn patched(answer: &ApplyPatchResponse) -> Reply {
+    let sum = |count: fn(&apply_patch_response::File) -> u64| answer.files.iter().map(count).sum();
+    let mut text = format!(
+        "{} changed · {}\n",
+        counted(answer.files.len() as u64, "file"),
+        lines(sum(|file| file.added_lines), sum(|file| file.removed_lines))
+    );
+    let mut objects = Vec::with_capacity(answer.files.len());
+    for file in &answer.files {
+        let change = match file.change() {
+            Change::Unspecified | Change::Modified => "modified",
+            Change::Created => "created",
+            Change::Deleted => "deleted",
+            Change::Renamed => "renamed",
+            Change::Copied => "copied",
+        };
+        let (name, from) = (path::to_text(&file.path), path::to_text(&file.from_path));
+        let _ = write!(text, "{change} ");
+        if !from.is_empty() {
+            let _ = write!(text, "{from} → ");
+        }
+        let _ = write!(text, "{name} · {}", lines(file.added_lines, file.removed_lines));
+        if let Some(executable) = file.executable {
+            text.push_str(if executable { " · executable" } else { " · not executable" });
+        }
+        if !file.sha256.is_empty() {
+            let _ = write!(text, " · {} · sha256 {}", counted(file.size_bytes, "byte"), file.sha256);
+        }
+        for Moved { hunk, lines } in &file.moved_hunks {
+            let way = if *lines < 0 { "up" } else { "down" };
+            let _ = write!(text, " · hunk {hunk} found {} {way}", counted(lines.unsigned_abs(), "line"));
+        }
+        text.push('\n');
+        let moved =
+            file.moved_hunks.iter().map(|Moved { hunk, lines }| json!({ "hunk": hunk, "lines": lines }));
+        objects.push(json!({
+            "path": name,
+            "change": change,
+            "from": filled(from),
+            "added_lines": file.added_lines,
+            "removed_lines": file.removed_lines,
+            "sha256": filled(file.sha256.clone()),
+            "bytes": (file.change() != Change::Deleted).then_some(file.size_bytes),
+            "executable": file.executable,
+            "moved_hunks": moved.collect::<Vec<_>>(),
+        }));
+    }
+    Reply::Text(text, json!({ "files": objects }))
+}
+
+fn lines(added: u64, removed: u64) -> String {
+    format!("+{} −{} lines", grouped(added), grouped(removed))
 }
 
 /// A change.
@@ -264,6 +320,40 @@ mod tests {
         assert_eq!(object["line_count"], 8_192);
         let (text, _) = parts(content("f", &header(1, 1, 100_000), vec![b'x'; 100_000], false));
         assert!(text.ends_with("[more; read_file(path=\"f\", offset=65536, length=65536) reads on]\n"));
+    }
+
+    #[test]
+    fn patched_files_are_a_line_each() {
+        let file = |path: &'static str, change: Change| apply_patch_response::File {
+            path: path.into(),
+            change: change.into(),
+            added_lines: 2,
+            removed_lines: 1,
+            size_bytes: 9,
+            sha256: "ab".to_owned(),
+            ..Default::default()
+        };
+        let mut modified = file("/w/a", Change::Modified);
+        modified.executable = Some(true);
+        modified.moved_hunks = vec![Moved { hunk: 1, lines: 3 }, Moved { hunk: 2, lines: -1 }];
+        let mut renamed = file("/w/new", Change::Renamed);
+        renamed.from_path = "/w/old".into();
+        let mut deleted = file("/w/d", Change::Deleted);
+        deleted.sha256.clear();
+        let (text, object) = parts(patched(&ApplyPatchResponse { files: vec![modified, renamed, deleted] }));
+        assert_eq!(
+            text,
+            "3 files changed · +6 −3 lines\n\
+             modified /w/a · +2 −1 lines · executable · 9 bytes · sha256 ab · hunk 1 found 3 lines down · \
+             hunk 2 found 1 line up\n\
+             renamed /w/old → /w/new · +2 −1 lines · 9 bytes · sha256 ab\n\
+             deleted /w/d · +2 −1 lines\n"
+        );
+        assert_eq!(object["files"][0]["moved_hunks"][1], json!({ "hunk": 2, "lines": -1 }));
+        assert_eq!(
+            (&object["files"][2]["bytes"], &object["files"][2]["sha256"]),
+            (&json!(null), &json!(null))
+        );
     }
 
     #[test]
