@@ -20,6 +20,7 @@ pub mod rpc;
 pub mod store;
 pub mod terminal;
 mod timestamp;
+pub mod waiting;
 pub mod workspace;
 
 use std::path::{Path, PathBuf};

@@ -29,24 +29,24 @@ use crate::{
 
 /// What every client is told, once: how the tools go together. Each tool says the rest itself.
 const INSTRUCTIONS: &str = "\
-Runlet gives you a Linux machine. Start with get_overview or create_workspace; a workspace's name or id goes into every \
-other call, and stays valid across sessions.
+Runlet gives you a Linux machine. Start with get_overview (also when you have lost track) or create_workspace; a workspace's name or \
+id goes into every other call, and stays valid across sessions.
 
 Work: run_command waits up to wait_seconds (at most 50). If the command is still running then, you get its job_id and a \
 cursor; the command goes on. Follow it with read_output(job_id, cursor, wait_seconds=50), repeated with the next_cursor it \
-names; `until` waits for a pattern, such as a server's ready line. Start servers and watchers with wait_seconds=1. \
-cancel_job ends a job with all it started; nothing else does, neither a dropped request nor the end of a session.
+names; `until` waits for a pattern, such as a server's ready line; wait_for waits for several jobs, ports or files. Start servers \
+with wait_seconds=1. cancel_job ends a job with all it started; nothing else does, neither a dropped request nor the end of a session.
 
-Commands have no terminal and an empty stdin. Each call is a shell of its own, unless `shell` names a persistent one. \
-A non-zero exit code is a normal result.
+Commands have no terminal and an empty stdin; programs that need one go into open_terminal. Each call is a shell of its own, \
+unless `shell` names a persistent one. A non-zero exit code is a normal result.
 
 Long output comes as head and tail; the gap names the call that reads it. Ended jobs stay readable for 7 days.
 
-Files: read_file, then edit_file with exact text. Paths are relative to the work directory. Pass sha256 as if_match to be \
+Files: read_file, then edit_file with exact text, or apply_patch. Paths are relative to the work directory. Pass sha256 as if_match to be \
 told when somebody else changed the file.
 
-Errors have a code, a sentence and `next`, the call to make then. If an answer was lost, list_jobs shows what runs; give \
-request_id to run_command to make a repeat safe.";
+Errors have a code, a sentence and `next`, the call to make then. If an answer was lost, list_jobs shows what runs; \
+request_id makes a repeat of run_command safe.";
 
 /// Calls that are nearly over may end by themselves when the gateway stops.
 const STOP_GRACE: Duration = Duration::from_secs(2);
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn instructions_are_short() {
-        assert!(INSTRUCTIONS.chars().count() <= 1_500, "{}", INSTRUCTIONS.chars().count());
+        assert!(INSTRUCTIONS.chars().count() <= 1_700, "{}", INSTRUCTIONS.chars().count());
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod peer;
 mod programs;
 mod search;
 mod table;
+mod terminals;
 mod wire;
 mod workspaces;
 
@@ -61,6 +62,8 @@ async fn main() {
     family!("many-clients", calls::many_clients);
     family!("tools-list", calls::tools_list);
     family!("output", output::one_gibibyte);
+    family!("echo", terminals::echo);
+    family!("drawing", terminals::drawing);
     family!("workspaces", workspaces::with_python);
     family!("search", search::beside_ripgrep);
     family!("memory", memory::idle);

@@ -13,6 +13,8 @@ pub(crate) enum Unit {
     PerSecond,
     /// 2^20 bytes.
     Mebibytes,
+    /// 10^6 bytes per second.
+    MegabytesPerSecond,
 }
 
 /// The values of several runs of one thing.
@@ -59,6 +61,7 @@ impl fmt::Display for Figure {
             Unit::Seconds => ("s", 2),
             Unit::PerSecond => ("/s", 0),
             Unit::Mebibytes => ("MiB", 1),
+            Unit::MegabytesPerSecond => ("MB/s", 0),
         };
         write!(f, "{:.digits$} {name}", self.median())?;
         if let [first, .., last] = self.values[..] {

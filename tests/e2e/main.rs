@@ -2,3 +2,4 @@
 
 mod main_job;
 mod shells;
+mod waits;

@@ -6,6 +6,7 @@ mod attributes;
 mod condition;
 mod diff;
 mod edit;
+mod facts;
 mod hint;
 mod list;
 mod load;
@@ -50,6 +51,7 @@ use tokio_util::task::TaskTracker;
 pub use self::{
     condition::IfMatch,
     edit::{Edit, EditedFile},
+    facts::Facts,
     list::{Entry, ListRequest, Listing},
     load::LoadedFile,
     meta::Kind,
@@ -125,6 +127,11 @@ impl Files {
     /// Reads all of the file at `path`. Fails with [`Error::FileTooLarge`] where it has more than `limit` bytes.
     pub async fn load(&self, root: Arc<Root>, path: Vec<u8>, limit: u64) -> Result<LoadedFile> {
         self.workers.run(move || load::load(&root, &path, limit)).await?
+    }
+
+    /// What is at `path`, links followed; `None` where there is nothing.
+    pub async fn facts(&self, root: Arc<Root>, path: Vec<u8>) -> Result<Option<Facts>> {
+        self.workers.run(move || facts::facts(&root, &path)).await?
     }
 
     /// Makes `content` the content of the file at `path`, creating it and its directories where they don't exist.

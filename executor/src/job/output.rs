@@ -75,6 +75,13 @@ impl Jobs {
         }
     }
 
+    /// The job as it is at its end, or after `wait`.
+    pub async fn ended_within(&self, job_id: &str, wait: Duration) -> Result<Job> {
+        let observed = self.observe(self.get(job_id).await?.id);
+        self.wait_for_end(&observed, wait).await;
+        self.get(observed.id.as_str()).await
+    }
+
     /// Reads a piece of a job's output. Also returns the job, and whether `until` matched.
     pub async fn read(&self, job_id: &str, request: ReadRequest) -> Result<(Job, Output, bool)> {
         let job = self.get(job_id).await?;

@@ -8,7 +8,9 @@ use runlet_proto::v1::system_service_server::SystemService;
 use tonic::{Request, Response, Status};
 
 use super::convert;
+use crate::error::Error;
 use crate::machine::Machine;
+use crate::waiting::{Condition, Known};
 
 /// Rows shown at most; the counts tell how many there are.
 const WORKSPACES_SHOWN: usize = 100;
@@ -40,6 +42,47 @@ impl SystemService for Service {
             ended_terminals: ended_terminals.into_iter().map(convert::terminal).collect(),
         }))
     }
+
+    async fn wait_for(
+        &self,
+        request: Request<v1::WaitForRequest>,
+    ) -> Result<Response<v1::WaitForResponse>, Status> {
+        let v1::WaitForRequest { conditions, all, timeout } = request.into_inner();
+        let conditions = conditions.into_iter().map(condition).collect::<Result<_, _>>()?;
+        let timeout = convert::from_duration("timeout_seconds", timeout)?;
+        let waited = self.0.wait_for(conditions, all, timeout).await?;
+        let state = |known: Known| {
+            let Known { held, possible, state } = known;
+            v1::wait_for_response::State { held, possible, state }
+        };
+        Ok(Response::new(v1::WaitForResponse {
+            satisfied: waited.satisfied,
+            conditions: waited.conditions.into_iter().map(state).collect(),
+            duration: Some(convert::duration(waited.duration)),
+        }))
+    }
+}
+
+fn condition(given: v1::Condition) -> Result<Condition, Error> {
+    use v1::condition::{Kind, OutputMatches, WorkspacePath};
+    Ok(match given.kind {
+        Some(Kind::JobEnded(id)) => Condition::Ended(id),
+        Some(Kind::OutputMatches(OutputMatches { id, regex })) => Condition::OutputMatches(id, regex),
+        Some(Kind::PortOpen(port)) => {
+            let port = u16::try_from(port).ok().filter(|port| *port > 0);
+            Condition::PortOpen(
+                port.ok_or_else(|| Error::invalid("port_open", "expected a port, 1 to 65535"))?,
+            )
+        }
+        Some(Kind::PathExists(WorkspacePath { workspace_id, path })) => {
+            Condition::PathExists(workspace_id, path.into())
+        }
+        Some(Kind::PathChanged(WorkspacePath { workspace_id, path })) => {
+            Condition::PathChanged(workspace_id, path.into())
+        }
+        Some(Kind::Elapsed(time)) => Condition::Elapsed(convert::from_duration("seconds", Some(time))?),
+        None => return Err(Error::invalid("conditions", "a condition is empty")),
+    })
 }
 
 impl Service {

@@ -88,7 +88,7 @@ pub enum EndState {
 
 impl Terminal {
     /// The state's name in records.
-    fn state_name(&self) -> &'static str {
+    pub fn state_name(&self) -> &'static str {
         match self.end.as_ref().map(|end| end.state) {
             None => record::RUNNING,
             Some(EndState::Exited) => "exited",

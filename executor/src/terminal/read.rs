@@ -141,6 +141,17 @@ impl Terminals {
         self.show(looked, request, matched, taken).await
     }
 
+    /// The terminal as it is at its program's end, or after `wait`.
+    pub async fn wait_for_end(&self, id_or_name: &str, wait: Duration) -> Result<Terminal> {
+        let looked = self.look(id_or_name).await?;
+        if let Looked::Live(live) = &looked {
+            let mut progress = live.progress.clone();
+            let ended = progress.wait_for(|progress| progress.end.is_some());
+            let _elapsed = tokio::time::timeout(wait, ended).await;
+        }
+        Ok(looked.terminal())
+    }
+
     /// The first look at a terminal that was just opened.
     pub async fn first_look(&self, terminal: Terminal) -> Result<Reading> {
         let looked = self.look(terminal.id.as_str()).await?;

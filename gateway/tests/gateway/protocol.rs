@@ -139,7 +139,10 @@ async fn toolsets_narrow_the_list() {
         .iter()
         .map(|tool| tool["name"].as_str().unwrap())
         .collect();
-    assert_eq!(names, ["cancel_job", "list_jobs", "read_file", "read_output", "run_command", "write_stdin"]);
+    assert_eq!(
+        names,
+        ["cancel_job", "list_jobs", "read_file", "read_output", "run_command", "wait_for", "write_stdin"]
+    );
     let answer =
         gateway.post(&request("tools/call", json!({ "name": "write_file", "arguments": {} }))).await.json();
     assert_eq!(answer["error"]["code"], -32602);
