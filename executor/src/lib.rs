@@ -1,6 +1,6 @@
 //! The executor: owns the processes, files and records of one data root and serves them over gRPC.
 //!
-//! Arrows go one way: `rpc` → `machine` → `workspace`, `job` → `output`, `process`, `store` → `error`, `id`. Only `rpc` knows
+//! Arrows go one way: `rpc` → `machine` → `workspace`, `job`, `transfer` → `output`, `process`, `store` → `error`, `id`. Only `rpc` knows
 //! the wire, only `process` starts processes, and `machine` is where the nouns meet.
 
 pub mod config;
@@ -16,6 +16,7 @@ pub mod process;
 pub mod rpc;
 pub mod store;
 mod timestamp;
+pub mod transfer;
 pub mod workspace;
 
 use std::path::{Path, PathBuf};

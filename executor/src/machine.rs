@@ -25,6 +25,7 @@ use crate::process::spawner::SpawnerHandle;
 use crate::process::veil::Drawn;
 use crate::process::workers::Workers;
 use crate::store::Store;
+use crate::transfer::{self, Transfers};
 use crate::workspace::{self, Workspaces, environment};
 
 /// Descriptors of the executor itself, and those of one job: control socket, three pipes, a log or two.
@@ -49,6 +50,8 @@ pub struct Machine {
     pub jobs: Arc<Jobs>,
     /// Its files.
     pub files: Files,
+    /// Its downloads and uploads.
+    pub transfers: Arc<Transfers>,
     /// The data root.
     pub root: Arc<DataRoot>,
     /// Who jobs run as.
@@ -129,10 +132,24 @@ impl Machine {
             tasks: tasks.clone(),
         })
         .await?;
+        let transfers = Transfers::load(transfer::Parts {
+            store: store.clone(),
+            directory: root.links.clone(),
+            files: files.clone(),
+            caps: transfer::Caps {
+                total_bytes: config.links_bytes,
+                reserve_bytes: config.free_disk_bytes,
+                snapshot_time: Duration::from_secs(config.snapshot_seconds),
+            },
+            tasks: tasks.clone(),
+            stopping: stopping.clone(),
+        })
+        .await?;
         Ok(Self {
             workspaces: Arc::new(workspaces),
             jobs: Arc::new(jobs),
             files,
+            transfers: Arc::new(transfers),
             root,
             identity,
             drawn,
@@ -174,6 +191,11 @@ impl Machine {
                     Ok(count) => tracing::info!(count, "removed ended jobs past their retention"),
                     Err(error) => tracing::error!(error = %error, cause = ?error, "can't remove ended jobs"),
                 }
+                match this.transfers.clean().await {
+                    Ok(0) => {}
+                    Ok(count) => tracing::info!(count, "removed links past their time"),
+                    Err(error) => tracing::error!(error = %error, cause = ?error, "can't remove links"),
+                }
             }
         });
     }
@@ -199,6 +221,7 @@ impl Machine {
         let (this, id_or_name) = (Arc::clone(self), id_or_name.to_owned());
         let deleting = self.tasks.spawn(async move {
             let workspace = this.workspaces.close(&id_or_name).await?;
+            this.transfers.end_all(&workspace.id).await?;
             let (ended_jobs, ended_processes) = this.jobs.end_all(Some(&workspace.id), DELETE_GRACE).await?;
             let removed_bytes = this.workspaces.remove(&workspace).await?;
             Ok(Deleted { workspace_id: workspace.id.clone(), ended_jobs, ended_processes, removed_bytes })

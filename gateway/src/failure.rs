@@ -135,6 +135,9 @@ fn is_retryable(reason: ErrorReason) -> bool {
             | ErrorReason::ShellBusy
             | ErrorReason::WorkspaceNotReady
             | ErrorReason::NoSpace
+            | ErrorReason::TooManyLinks
+            | ErrorReason::LinksFull
+            | ErrorReason::UploadBusy
             | ErrorReason::CloneTimedOut
             | ErrorReason::ShuttingDown
             | ErrorReason::ExecutorUnavailable
@@ -194,6 +197,16 @@ fn next(reason: ErrorReason, metadata: &HashMap<String, String>) -> String {
         ErrorReason::CloneFailed => "Check git_url and git_ref, then call create_workspace again.".to_owned(),
         ErrorReason::CloneTimedOut => "Call create_workspace with git_depth=1.".to_owned(),
         ErrorReason::ProgramMissing => "Install it on the executor's machine, or do without.".to_owned(),
+        ErrorReason::LinkNotFound => "list_downloads shows the links that live.".to_owned(),
+        ErrorReason::TooManyLinks | ErrorReason::LinksFull => {
+            "list_downloads shows the links; revoke_download ends one, and they end by themselves.".to_owned()
+        }
+        ErrorReason::SnapshotTooSlow => {
+            "Make the archive by run_command, then call create_download for that file; or ask for less.".to_owned()
+        }
+        ErrorReason::UploadTooLarge | ErrorReason::UploadBusy | ErrorReason::UploadCutShort => {
+            "Send the file again, or make another link: create_upload.".to_owned()
+        }
         ErrorReason::ShuttingDown | ErrorReason::ExecutorUnavailable => {
             "Call again in a few seconds; list_jobs then shows what became of the jobs.".to_owned()
         }

@@ -59,6 +59,8 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 pub(crate) struct Caller {
     pub(crate) principal: Principal,
     pub(crate) accept: Accept,
+    /// Where the client reaches this server.
+    pub(crate) base: Arc<str>,
     pub(crate) facts: Arc<Facts>,
 }
 
@@ -142,7 +144,11 @@ impl McpServer {
             facts.workspace.get_or_init(|| workspace.to_owned());
         }
         facts.tool.get_or_init(|| tool.declaration.name.clone().into_owned());
-        let context = Context { link: Arc::clone(&self.link), principal: caller.principal.clone() };
+        let context = Context {
+            link: Arc::clone(&self.link),
+            principal: caller.principal.clone(),
+            base: Arc::clone(&caller.base),
+        };
         let stopped = async {
             self.stopping.cancelled().await;
             sleep(STOP_GRACE).await;

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use prost_types::Timestamp;
-use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
+use rmcp::model::{CallToolResult, ContentBlock, MetaObject, Resource};
 use runlet_proto::v1::{Output, output::Piece};
 use serde_json::Value;
 use time::{OffsetDateTime, format_description::FormatItem, macros::format_description};
@@ -19,20 +19,32 @@ pub(crate) enum Reply {
     Text(String, Value),
     /// An object, which is also the text.
     Record(Value),
+    /// As `Text`, and a link beside it, for hosts that make something of one.
+    Link {
+        /// Holds everything, the link's URL too.
+        text: String,
+        object: Value,
+        link: Resource,
+    },
 }
 
 impl Reply {
     /// The result of the tool.
     pub(crate) fn into_result(self) -> CallToolResult {
         match self {
-            Self::Text(text, object) => {
-                let mut meta = MetaObject::default();
-                meta.insert(RESULT_META_KEY.to_owned(), object);
-                CallToolResult::success(vec![ContentBlock::text(text)]).with_meta(Some(meta))
+            Self::Text(text, object) => with_object(vec![ContentBlock::text(text)], object),
+            Self::Link { text, object, link } => {
+                with_object(vec![ContentBlock::text(text), ContentBlock::resource_link(link)], object)
             }
             Self::Record(object) => CallToolResult::structured(object),
         }
     }
+}
+
+fn with_object(content: Vec<ContentBlock>, object: Value) -> CallToolResult {
+    let mut meta = MetaObject::default();
+    meta.insert(RESULT_META_KEY.to_owned(), object);
+    CallToolResult::success(content).with_meta(Some(meta))
 }
 
 /// `1234567` as `1,234,567`.

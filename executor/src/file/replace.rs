@@ -11,10 +11,7 @@ use std::{
     ffi::{OsStr, OsString},
     fs::File,
     io::Write as _,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::fs::FileExt as _,
-    },
+    os::fd::{AsFd, OwnedFd},
 };
 
 use rustix::{
@@ -32,10 +29,29 @@ use super::{
 };
 use crate::error::{Error, Result};
 
+/// Content of a file to be.
+pub(super) trait Content {
+    /// Its size in bytes.
+    fn size(&self) -> u64;
+
+    /// Writes it to `file`, which is at its start.
+    fn write_to(&self, file: &File) -> io::Result<()>;
+}
+
+impl<T: AsRef<[u8]> + ?Sized> Content for T {
+    fn size(&self) -> u64 {
+        u64::try_from(self.as_ref().len()).unwrap_or(u64::MAX)
+    }
+
+    fn write_to(&self, mut file: &File) -> io::Result<()> {
+        file.write_all(self.as_ref()).map_err(errno)
+    }
+}
+
 /// What to put in place.
-pub(super) struct New<'a> {
+pub(super) struct New<'a, C: Content + ?Sized = [u8]> {
     /// The content.
-    pub(super) content: &'a [u8],
+    pub(super) content: &'a C,
     /// Whether to set or clear the execute bits.
     pub(super) executable: Option<bool>,
     /// Whether the old file must be unchanged, not just the same file.
@@ -43,7 +59,12 @@ pub(super) struct New<'a> {
 }
 
 /// Puts `new` at `place`, where `old` was seen. False when there is something else by now, and nothing was done.
-pub(super) fn replace(place: &Place, old: Option<&Meta>, new: &New<'_>, limits: &Limits) -> Result<bool> {
+pub(super) fn replace<C: Content + ?Sized>(
+    place: &Place,
+    old: Option<&Meta>,
+    new: &New<'_, C>,
+    limits: &Limits,
+) -> Result<bool> {
     let (parent, result) = match (&place.target, old) {
         (Target::Missing { parent, folders, name, .. }, None) => {
             keep_reserve(place, parent, new, limits)?;
@@ -61,9 +82,14 @@ pub(super) fn replace(place: &Place, old: Option<&Meta>, new: &New<'_>, limits: 
     }
 }
 
-fn keep_reserve(place: &Place, parent: &OwnedFd, new: &New<'_>, limits: &Limits) -> Result<()> {
+fn keep_reserve<C: Content + ?Sized>(
+    place: &Place,
+    parent: &OwnedFd,
+    new: &New<'_, C>,
+    limits: &Limits,
+) -> Result<()> {
     let free = free_bytes(place, parent)?;
-    let needed = u64::try_from(new.content.len()).unwrap_or(u64::MAX).saturating_add(limits.reserve_bytes);
+    let needed = new.content.size().saturating_add(limits.reserve_bytes);
     if free < needed { Err(no_space(free, limits)) } else { Ok(()) }
 }
 
@@ -76,7 +102,12 @@ fn no_space(free_bytes: u64, limits: &Limits) -> Error {
     Error::NoSpace { free_bytes, reserve_bytes: limits.reserve_bytes }
 }
 
-fn create(parent: &OwnedFd, folders: &[OsString], name: &OsStr, new: &New<'_>) -> io::Result<bool> {
+fn create<C: Content + ?Sized>(
+    parent: &OwnedFd,
+    folders: &[OsString],
+    name: &OsStr,
+    new: &New<'_, C>,
+) -> io::Result<bool> {
     let mut made = Vec::with_capacity(folders.len());
     for folder in folders {
         let within = made.last().unwrap_or(parent);
@@ -108,7 +139,12 @@ fn create(parent: &OwnedFd, folders: &[OsString], name: &OsStr, new: &New<'_>) -
     Ok(true)
 }
 
-fn overwrite(parent: &OwnedFd, name: &OsStr, old: &Meta, new: &New<'_>) -> io::Result<bool> {
+fn overwrite<C: Content + ?Sized>(
+    parent: &OwnedFd,
+    name: &OsStr,
+    old: &Meta,
+    new: &New<'_, C>,
+) -> io::Result<bool> {
     // The kernel says whether the file may be written: replacing it would only ask for the right to its directory.
     let file = match open_beneath(parent, name, OFlags::WRONLY | FILE_FLAGS, Mode::empty()) {
         Ok(file) => Ok(file),
@@ -140,13 +176,13 @@ fn overwrite(parent: &OwnedFd, name: &OsStr, old: &Meta, new: &New<'_>) -> io::R
     Ok(true)
 }
 
-fn is_as_seen(now: &Meta, old: &Meta, new: &New<'_>) -> bool {
+fn is_as_seen<C: Content + ?Sized>(now: &Meta, old: &Meta, new: &New<'_, C>) -> bool {
     if new.unchanged { now == old } else { now.same_file(old) }
 }
 
 /// Writes the content to `temp`, gives it `mode` (that which it has, where `None`), and makes it durable.
-fn fill(temp: &mut Temp<'_>, new: &New<'_>, mode: Option<u32>) -> io::Result<()> {
-    temp.file().write_all(new.content).map_err(errno)?;
+fn fill<C: Content + ?Sized>(temp: &mut Temp<'_>, new: &New<'_, C>, mode: Option<u32>) -> io::Result<()> {
+    new.content.write_to(temp.file())?;
     let now = Meta::of(temp.file())?.mode;
     let wanted = executable(mode.unwrap_or(now), new.executable);
     if wanted != now {
@@ -156,8 +192,8 @@ fn fill(temp: &mut Temp<'_>, new: &New<'_>, mode: Option<u32>) -> io::Result<()>
     fsync(temp.file())
 }
 
-fn write_in_place(file: &File, old: &Meta, new: &New<'_>) -> io::Result<()> {
-    let size = u64::try_from(new.content.len()).map_err(|_| Errno::FBIG)?;
+fn write_in_place<C: Content + ?Sized>(file: &File, old: &Meta, new: &New<'_, C>) -> io::Result<()> {
+    let size = new.content.size();
     // What could end the write in its middle must show before it starts: the limit of file sizes, the free space.
     if getrlimit(Resource::Fsize).current.is_some_and(|most| size > most) {
         return Err(Errno::FBIG);
@@ -172,7 +208,7 @@ fn write_in_place(file: &File, old: &Meta, new: &New<'_>) -> io::Result<()> {
             }
         }
     }
-    file.write_all_at(new.content, 0).map_err(errno)?;
+    new.content.write_to(file)?;
     ftruncate(file, size)?;
     let wanted = executable(old.mode & 0o1777, new.executable);
     if wanted != old.mode {

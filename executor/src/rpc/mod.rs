@@ -7,6 +7,7 @@ mod job;
 pub mod listen;
 mod status;
 mod system;
+mod transfer;
 mod workspace;
 
 use std::future::Future;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use runlet_proto::v1::file_service_server::FileServiceServer;
 use runlet_proto::v1::job_service_server::JobServiceServer;
 use runlet_proto::v1::system_service_server::SystemServiceServer;
+use runlet_proto::v1::transfer_service_server::TransferServiceServer;
 use runlet_proto::v1::workspace_service_server::WorkspaceServiceServer;
 use runlet_proto::{MAX_MESSAGE_BYTES, SECRET_METADATA_KEY};
 use subtle::ConstantTimeEq;
@@ -68,6 +70,10 @@ pub async fn serve(machine: Arc<Machine>, listener: Listener, stop: impl Future<
             JobServiceServer::new(job::Service(Arc::clone(&machine)))
                 .max_decoding_message_size(MAX_MESSAGE_BYTES)
                 .max_encoding_message_size(MAX_MESSAGE_BYTES),
+            guard.clone(),
+        ))
+        .add_service(guarded(
+            TransferServiceServer::new(transfer::Service(Arc::clone(&machine))),
             guard.clone(),
         ))
         .add_service(guarded(SystemServiceServer::new(system::Service(machine)), guard));

@@ -6,7 +6,8 @@ use rusqlite::Connection;
 
 use crate::error::{Error, Result};
 
-const STEPS: &[&str] = &["
+const STEPS: &[&str] = &[
+    "
 CREATE TABLE workspaces (
     seq            INTEGER PRIMARY KEY AUTOINCREMENT,
     workspace_id   TEXT NOT NULL UNIQUE,
@@ -52,7 +53,25 @@ CREATE UNIQUE INDEX jobs_request ON jobs (principal, request_id) WHERE request_i
 CREATE INDEX jobs_workspace ON jobs (workspace_id, seq);
 CREATE INDEX jobs_running ON jobs (seq) WHERE state = 'running';
 CREATE INDEX jobs_ended ON jobs (ended_ms) WHERE ended_ms IS NOT NULL;
-"];
+",
+    "
+CREATE TABLE links (
+    seq            INTEGER PRIMARY KEY AUTOINCREMENT,
+    link_id        TEXT NOT NULL UNIQUE,
+    secret_sha256  BLOB NOT NULL,
+    workspace_id   TEXT NOT NULL,
+    principal      TEXT NOT NULL,
+    path           BLOB NOT NULL,
+    name           TEXT NOT NULL,
+    size_bytes     INTEGER NOT NULL,
+    sha256         TEXT NOT NULL,
+    replaces       INTEGER NOT NULL,
+    created_ms     INTEGER NOT NULL,
+    expires_ms     INTEGER NOT NULL,
+    ended          INTEGER NOT NULL DEFAULT 0
+) STRICT;
+",
+];
 
 /// Takes the steps that the file lacks, after a copy of it was made beside it.
 pub(super) fn run(connection: &mut Connection, path: &Path) -> Result<()> {

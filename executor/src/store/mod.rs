@@ -2,6 +2,7 @@
 //! writes never compete. It knows rows, not what they mean.
 
 mod jobs;
+mod links;
 mod migrations;
 mod thread;
 mod workspaces;
@@ -15,6 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use thread::{Deliver, Message, Write};
 
 pub use jobs::{JobEndRow, JobFilter, JobRow};
+pub use links::LinkRow;
 pub use workspaces::WorkspaceRow;
 
 use crate::error::{Error, Result};

@@ -5,6 +5,7 @@
 mod file;
 mod job;
 mod schema;
+mod transfer;
 mod workspace;
 
 use std::{sync::Arc, time::Duration};
@@ -52,6 +53,8 @@ impl Effect {
 pub(crate) struct Context {
     pub(crate) link: Arc<Link>,
     pub(crate) principal: Principal,
+    /// Where the client reaches this server, without a slash at its end.
+    pub(crate) base: Arc<str>,
 }
 
 impl Context {
@@ -151,7 +154,7 @@ impl Selection {
         match names.iter().find(|name| !known(name)) {
             None => Ok(Self(names.to_vec())),
             Some(name) => Err(format!(
-                "RUNLET_TOOLSETS: '{name}' is neither a set (workspaces, jobs, files) nor the name of a tool"
+                "RUNLET_TOOLSETS: '{name}' is neither a set (workspaces, jobs, files, links) nor the name of a tool"
             )),
         }
     }
@@ -188,7 +191,7 @@ impl Toolbox {
 }
 
 fn all() -> Vec<Offered> {
-    [workspace::tools(), job::tools(), file::tools()].into_iter().flatten().collect()
+    [workspace::tools(), job::tools(), file::tools(), transfer::tools()].into_iter().flatten().collect()
 }
 
 #[cfg(test)]
@@ -198,7 +201,7 @@ mod tests {
     #[test]
     fn declarations_are_complete_sorted_and_portable() {
         let tools = Toolbox::new(&Selection(Vec::new())).declarations();
-        assert_eq!(tools.len(), 15);
+        assert_eq!(tools.len(), 19);
         assert!(tools.is_sorted_by(|one, other| one.name < other.name));
         for tool in &tools {
             let name = &tool.name;
@@ -226,7 +229,7 @@ mod tests {
             total += tokens;
         }
         println!("{total:>5} tokens in all");
-        assert!(total <= 2_600, "{total} tokens");
+        assert!(total <= 3_050, "{total} tokens");
     }
 
     #[test]

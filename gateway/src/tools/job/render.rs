@@ -236,7 +236,7 @@ mod tests {
     fn parts(reply: Reply) -> (String, Value) {
         match reply {
             Reply::Text(text, object) => (text, object),
-            Reply::Record(_) => panic!("expected text"),
+            _ => panic!("expected text"),
         }
     }
 
