@@ -145,6 +145,12 @@ impl Machine {
             stopping: stopping.clone(),
         })
         .await?;
+        for link in transfers.list(None) {
+            // Its workspace was being deleted when the last executor ended.
+            if workspaces.get(link.workspace_id.as_str()).is_err() {
+                transfers.end_all(&link.workspace_id).await?;
+            }
+        }
         Ok(Self {
             workspaces: Arc::new(workspaces),
             jobs: Arc::new(jobs),

@@ -36,6 +36,8 @@ const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_millis(2500);
 const PATIENCE: Duration = Duration::from_secs(4);
 const PAUSE: Duration = Duration::from_millis(100);
 const WINDOW_BYTES: u32 = 2 << 20;
+/// Largest frame: a piece of content and what goes with it, so that it comes in one.
+const FRAME_BYTES: u32 = 320 << 10;
 /// What a download may have on its way to a client that does not read.
 const BULK_WINDOW_BYTES: u32 = 512 << 10;
 /// The largest there is: clients that don't read must not use up what the others share with them.
@@ -202,6 +204,7 @@ fn connect(socket: PathBuf, stream_bytes: u32, connection_bytes: u32) -> Channel
         .keep_alive_while_idle(true)
         .initial_stream_window_size(stream_bytes)
         .initial_connection_window_size(connection_bytes)
+        .max_frame_size(FRAME_BYTES)
         .connect_with_connector_lazy(tower::service_fn(move |_| {
             let socket = socket.clone();
             async move { UnixStream::connect(socket).await.map(TokioIo::new) }

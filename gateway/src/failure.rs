@@ -186,7 +186,7 @@ fn next(reason: ErrorReason, metadata: &HashMap<String, String>) -> String {
         }
         ErrorReason::PermissionDenied => "run_command can change the mode: chmod.".to_owned(),
         ErrorReason::FileTooLarge => {
-            "read_file with offset and length reads a part; run_command can work on the whole.".to_owned()
+            "read_file with offset and length reads a part; run_command works on the whole, create_download hands it on.".to_owned()
         }
         ErrorReason::FileChanged => "read_file reads it as it is now; then call again with its sha256.".to_owned(),
         ErrorReason::EditNotFound => "read_file shows the text; copy old_text from it exactly.".to_owned(),

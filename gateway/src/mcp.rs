@@ -43,7 +43,8 @@ A non-zero exit code is a normal result.
 Long output comes as head and tail; the gap names the call that reads it. Ended jobs stay readable for 7 days.
 
 Files: read_file, then edit_file with exact text. Paths are relative to the work directory. Pass sha256 as if_match to be \
-told when somebody else changed the file.
+told when somebody else changed the file. create_download makes a link to a file for a person, create_upload one to \
+send a file.
 
 Errors have a code, a sentence and `next`, the call to make then. If an answer was lost, list_jobs shows what runs; give \
 request_id to run_command to make a repeat safe.";

@@ -4,6 +4,7 @@
 
 mod calls;
 mod crowd;
+mod downloads;
 mod memory;
 mod output;
 mod peer;
@@ -61,6 +62,7 @@ async fn main() {
     family!("many-clients", calls::many_clients);
     family!("tools-list", calls::tools_list);
     family!("output", output::one_gibibyte);
+    family!("downloads", downloads::one_gibibyte);
     family!("workspaces", workspaces::with_python);
     family!("search", search::beside_ripgrep);
     family!("memory", memory::idle);

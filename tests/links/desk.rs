@@ -90,6 +90,12 @@ impl Desk {
         request.send().await.unwrap()
     }
 
+    /// Starts the executor again and waits until it has taken up what there is.
+    pub(crate) async fn restart_executor(&mut self) {
+        self.world.start_executor().await;
+        self.client.call("list_downloads", json!({})).await.expect();
+    }
+
     /// Names in the executor's directory of snapshots.
     pub(crate) fn kept(&self) -> Vec<String> {
         names(&self.world.root().join("links"))

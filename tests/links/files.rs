@@ -71,7 +71,7 @@ async fn fed_22_no_link_leads_out() {
 #[tokio::test(flavor = "multi_thread")]
 async fn fed_28_files_of_any_name_are_fetched_by_the_name_that_is_listed() {
     let desk = Desk::new().await;
-    desk.run(r"for f in $'bad\xff.txt' $'nl\nx' $'\x1b[31m' -rf ' lead'; do echo in >"./$f"; done").await;
+    desk.run(r#"for f in $'bad\xff.txt' $'nl\nx' $'\x1b[31m' -rf ' lead'; do echo in >"./$f"; done"#).await;
     let listed = desk.call("list_files", json!({})).await.expect();
     let entries = listed["entries"].as_array().unwrap();
     assert_eq!(entries.len(), 5, "{listed}");

@@ -37,6 +37,9 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Calls of one gateway at a time; every waiting call counts.
 const CONCURRENT_CALLS: u32 = 8192;
 
+/// Largest frame: a piece of content and what goes with it, so that it comes in one.
+const FRAME_BYTES: u32 = 320 << 10;
+
 /// Largest metadata of a call.
 const METADATA_BYTES: u32 = 32 << 10;
 
@@ -53,6 +56,7 @@ pub async fn serve(machine: Arc<Machine>, listener: Listener, stop: impl Future<
         .max_concurrent_streams(CONCURRENT_CALLS)
         .initial_stream_window_size(1 << 20)
         .initial_connection_window_size(8 << 20)
+        .max_frame_size(FRAME_BYTES)
         .add_service(health)
         .add_service(guarded(
             WorkspaceServiceServer::new(workspace::Service(Arc::clone(&machine)))

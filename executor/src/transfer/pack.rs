@@ -74,9 +74,16 @@ impl Packer {
                 append(tar, &mut header, &name, io::empty())
             }
             Writer::Zip(zip, _) => {
-                let options = options(meta)?.compression_method(CompressionMethod::Stored);
-                let attributes = (DIRECTORY | meta.mode & 0o7777) << 16 | DOS_DIRECTORY;
-                start(zip, &name, options.external_attributes(attributes))
+                let options = stored(meta)?;
+                let attributes = ((meta.mode & 0o7777) << 16) | DOS_DIRECTORY;
+                match String::from_utf8(name) {
+                    Ok(name) => {
+                        let options = options.external_attributes((DIRECTORY << 16) | attributes);
+                        zip.add_directory(name, options).map_err(of_zip)
+                    }
+                    // The library takes such a name for a file's only. The slash at its end makes it a directory.
+                    Err(name) => start(zip, name.as_bytes(), options.external_attributes(attributes)),
+                }
             }
         }
     }
@@ -95,7 +102,7 @@ impl Packer {
                 append(tar, &mut header, name, io::empty())
             }
             Writer::Zip(zip, _) => {
-                let options = options(meta)?.compression_method(CompressionMethod::Stored);
+                let options = stored(meta)?;
                 start(zip, name, options.external_attributes((SYMLINK | 0o777) << 16))?;
                 zip.write_all(target).map_err(|error| unwrapped(ACTION, error))
             }
@@ -203,6 +210,10 @@ fn options(meta: &Meta) -> Result<Options<'static>> {
     let time = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     let time = zip::DateTime::try_from(PrimitiveDateTime::new(time.date(), time.time()));
     Ok(options.last_modified_time(time.unwrap_or_default()))
+}
+
+fn stored(meta: &Meta) -> Result<Options<'static>> {
+    Ok(options(meta)?.compression_method(CompressionMethod::Stored).compression_level(None))
 }
 
 fn start<W: Write>(zip: &mut ZipWriter<StreamWriter<W>>, name: &[u8], options: Options<'_>) -> Result<()> {

@@ -117,6 +117,7 @@ pub(super) struct Sink {
     written: u64,
     looked_at: Option<u64>,
     unsynced: u64,
+    failed: bool,
 }
 
 /// A file that is whole and durable.
@@ -131,7 +132,16 @@ pub(super) struct Filled {
 impl Sink {
     /// An empty one that fills `file`, which is empty.
     pub(super) fn new(file: File, held: Held, watch: Watch) -> Self {
-        Self { file, held, watch, digest: Sha256::new(), written: 0, looked_at: None, unsynced: 0 }
+        Self {
+            file,
+            held,
+            watch,
+            digest: Sha256::new(),
+            written: 0,
+            looked_at: None,
+            unsynced: 0,
+            failed: false,
+        }
     }
 
     pub(super) fn written(&self) -> u64 {
@@ -216,10 +226,16 @@ impl Sink {
     }
 }
 
-/// For what writes through the standard library. An error of ours travels in one of its, see [`unwrapped`].
+/// For what writes through the standard library. An error of ours travels in one of its, see [`unwrapped`]. What comes
+/// after one is thrown away: writers of archives write their end also when they are dropped.
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.push(bytes).map(|()| bytes.len()).map_err(io::Error::other)
+        if self.failed {
+            return Ok(bytes.len());
+        }
+        let pushed = self.push(bytes);
+        self.failed = pushed.is_err();
+        pushed.map(|()| bytes.len()).map_err(io::Error::other)
     }
 
     fn flush(&mut self) -> io::Result<()> {

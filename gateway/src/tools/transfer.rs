@@ -29,6 +29,9 @@ pub(super) fn tools() -> Vec<Offered> {
     ]
 }
 
+/// Links that are listed at most.
+const ROWS: usize = 100;
+
 /// A snapshot takes its time; the executor has a limit of its own, which comes first.
 const SNAPSHOT_TIME: Duration = Duration::from_secs(120);
 
@@ -197,8 +200,12 @@ impl Tool for ListDownloads {
         let message = ListLinksRequest { workspace_id: self.workspace_id.unwrap_or_default() };
         let send = |channel, request| async move { transfers(channel).list_links(request).await };
         let answer = context.link.call(message, ANSWER_TIME, Repeat::Always, send).await?;
-        let rows: Vec<_> = answer.links.iter().map(record).collect();
-        Ok(Reply::Record(json!({ "downloads": rows })))
+        let rows: Vec<_> = answer.links.iter().take(ROWS).map(record).collect();
+        let mut object = json!({ "downloads": rows });
+        if let Some(older) = answer.links.len().checked_sub(ROWS).filter(|older| *older > 0) {
+            object["older_not_shown"] = older.into();
+        }
+        Ok(Reply::Record(object))
     }
 }
 
