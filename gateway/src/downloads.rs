@@ -66,7 +66,7 @@ async fn download(
     let body = if is_head || length == 0 {
         Body::empty()
     } else {
-        let place = gateway.place()?;
+        let place = gateway.place().ok_or_else(too_many)?;
         let message = ReadDownloadRequest { secret_link: secret_link.to_owned(), offset, length };
         let send = |channel, request| async move { transfers(channel).read_download(request).await };
         let pieces = gateway.link.open(message, FIND_TIME, send).await.map_err(|status| refusal(&status))?;
@@ -97,12 +97,8 @@ impl Gateway {
     }
 
     /// A place among the downloads and uploads under way.
-    pub(crate) fn place(&self) -> Result<OwnedSemaphorePermit, Response<Body>> {
-        Arc::clone(&self.places).try_acquire_owned().map_err(|_full| {
-            let message = "too many downloads and uploads are under way; try again in a few seconds";
-            let busy = answer::error(StatusCode::SERVICE_UNAVAILABLE, "too_many_transfers", message);
-            retry_later(busy)
-        })
+    pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).try_acquire_owned().ok()
     }
 }
 
@@ -132,6 +128,12 @@ pub(crate) fn refusal(status: &Status) -> Response<Body> {
             answer::error(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
         }
     }
+}
+
+/// The answer where no place is left.
+pub(crate) fn too_many() -> Response<Body> {
+    let message = "too many downloads and uploads are under way; try again in a few seconds";
+    retry_later(answer::error(StatusCode::SERVICE_UNAVAILABLE, "too_many_transfers", message))
 }
 
 fn retry_later(mut response: Response<Body>) -> Response<Body> {

@@ -24,7 +24,7 @@ pub(crate) enum Reply {
         /// Holds everything, the link's URL too.
         text: String,
         object: Value,
-        link: Resource,
+        link: Box<Resource>,
     },
 }
 
@@ -34,7 +34,7 @@ impl Reply {
         match self {
             Self::Text(text, object) => with_object(vec![ContentBlock::text(text)], object),
             Self::Link { text, object, link } => {
-                with_object(vec![ContentBlock::text(text), ContentBlock::resource_link(link)], object)
+                with_object(vec![ContentBlock::text(text), ContentBlock::resource_link(*link)], object)
             }
             Self::Record(object) => CallToolResult::structured(object),
         }

@@ -27,7 +27,7 @@ use tonic::Status;
 
 use crate::{
     answer::{self, Body},
-    downloads::{refusal, secret_link},
+    downloads::{refusal, secret_link, too_many},
     executor::transfers,
     http::{Gateway, Peer, drain, refuse},
     path,
@@ -78,7 +78,7 @@ async fn take(
     if length.is_some_and(|length| length > limit) {
         return Err(too_large(limit));
     }
-    let _place = gateway.place()?;
+    let _place = gateway.place().ok_or_else(too_many)?;
     let (sender, receiver) = mpsc::channel(QUEUE);
     let messages = stream::unfold(receiver, |mut receiver: mpsc::Receiver<Part>| async move {
         let part = receiver.recv().await?;

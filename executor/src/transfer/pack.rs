@@ -36,7 +36,7 @@ pub(super) struct Packer {
 }
 
 enum Writer {
-    Tar(tar::Builder<GzEncoder<BufWriter<Sink>>>),
+    Tar(Box<tar::Builder<GzEncoder<BufWriter<Sink>>>>),
     Zip(Box<ZipWriter<StreamWriter<BufWriter<Sink>>>>, u64),
 }
 
@@ -45,7 +45,8 @@ impl Packer {
         let buffered = BufWriter::with_capacity(BUFFER_BYTES, sink);
         let writer = match format {
             Format::TarGz => {
-                Writer::Tar(tar::Builder::new(GzEncoder::new(buffered, Compression::new(LEVEL))))
+                let compressed = GzEncoder::new(buffered, Compression::new(LEVEL));
+                Writer::Tar(Box::new(tar::Builder::new(compressed)))
             }
             Format::Zip => Writer::Zip(Box::new(ZipWriter::new_stream(buffered)), 0),
         };

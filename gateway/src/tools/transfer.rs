@@ -125,7 +125,7 @@ fn downloadable(link: &Link, url: String, entries: u64, notes: Vec<String>) -> R
     }
     let resource =
         Resource::new(url, &link.name).with_mime_type(media_type(&link.name)).with_size(link.size_bytes);
-    Reply::Link { text, object: Value::Object(object), link: resource }
+    Reply::Link { text, object: Value::Object(object), link: Box::new(resource) }
 }
 
 /// Makes a URL to which one file can be sent by PUT, once. A file at path now will be replaced; one that appears later
