@@ -54,6 +54,14 @@ pub struct Config {
     #[arg(long, env = "RUNLET_FREE_DISK_BYTES", default_value_t = 256 << 20)]
     pub free_disk_bytes: u64,
 
+    /// Bytes that downloads, and uploads on their way, may take of the disk.
+    #[arg(long, env = "RUNLET_LINKS_BYTES", default_value_t = 8 << 30)]
+    pub links_bytes: u64,
+
+    /// Longest time for making the snapshot or archive of a download, in seconds. A call waits for it.
+    #[arg(long, env = "RUNLET_SNAPSHOT_SECONDS", default_value_t = 40, hide = true)]
+    pub snapshot_seconds: u64,
+
     /// Longest time for cloning a repository, in seconds.
     #[arg(long, env = "RUNLET_CLONE_SECONDS", default_value_t = 600)]
     pub clone_seconds: u64,

@@ -24,6 +24,8 @@ pub struct DataRoot {
     pub workspaces: PathBuf,
     /// `logs/`: output of jobs.
     pub logs: PathBuf,
+    /// `links/`: snapshots that downloads are of, and uploads on their way.
+    pub links: PathBuf,
     /// `trash/`: what is being removed. A crash never leaves half of a workspace elsewhere.
     pub trash: PathBuf,
     /// `stock/`: what was made ahead for workspaces to come.
@@ -48,6 +50,7 @@ impl DataRoot {
         let root = Self {
             workspaces: path.join("workspaces"),
             logs: path.join("logs"),
+            links: path.join("links"),
             trash: path.join("trash"),
             stock: path.join("stock"),
             records: path.join("runlet.db"),
@@ -56,6 +59,7 @@ impl DataRoot {
         };
         create_directory(&root.workspaces, if shared { 0o711 } else { 0o700 })?;
         create_directory(&root.logs, 0o700)?;
+        create_directory(&root.links, 0o700)?;
         create_directory(&root.trash, 0o700)?;
         create_directory(&root.stock, 0o700)?;
         close_records(&root.path)?;

@@ -267,6 +267,47 @@ pub enum Error {
         /// The program.
         program: &'static str,
     },
+    /// No living link has this id, or the link is not one; which of both is not told to whoever has a secret to offer.
+    #[error("there is no such link: {}", if link_id.is_empty() { "it is unknown, or has ended" } else { link_id })]
+    LinkNotFound {
+        /// The id that was asked for; empty where a secret was.
+        link_id: String,
+    },
+    /// The limit of living links is reached.
+    #[error("too many links (limit {limit})")]
+    TooManyLinks {
+        /// The limit.
+        limit: usize,
+    },
+    /// What links hold would take more than it may.
+    #[error("the links would hold more than {limit} bytes, which is all that they may")]
+    LinksFull {
+        /// The limit.
+        limit: u64,
+    },
+    /// Making a snapshot took too long.
+    #[error("the snapshot was given up after {seconds} s, with {bytes} bytes of it made")]
+    SnapshotTooSlow {
+        /// The limit.
+        seconds: u64,
+        /// How far it came.
+        bytes: u64,
+    },
+    /// An upload has more bytes than its link allows.
+    #[error("the upload has more than the {limit} bytes that its link allows")]
+    UploadTooLarge {
+        /// The limit.
+        limit: u64,
+    },
+    /// Another request is sending an upload.
+    #[error("another request is sending this upload")]
+    UploadBusy,
+    /// An upload ended early.
+    #[error("the upload ended after {bytes} bytes, before it was whole; nothing was written")]
+    UploadCutShort {
+        /// What had come.
+        bytes: u64,
+    },
     /// The executor is stopping.
     #[error("the executor is stopping and takes no new work")]
     ShuttingDown,

@@ -54,6 +54,16 @@ id!(
     JobId,
     "job"
 );
+id!(
+    /// Id of a download, such as `dl_7f3k2m4qd4ra`.
+    DownloadId,
+    "dl"
+);
+id!(
+    /// Id of an upload, such as `up_7f3k2m4qd4ra`.
+    UploadId,
+    "up"
+);
 
 id!(
     /// Id of a terminal, such as `term_7f3k2m4qd4ra`.

@@ -1,7 +1,7 @@
 //! The executor: owns the processes, files and records of one data root and serves them over gRPC.
 //!
-//! Arrows go one way: `rpc` → `machine` → `workspace`, `job`, `terminal` → `output`, `process`, `store` → `error`, `id`. Only `rpc` knows
-//! the wire, only `process` starts processes, and `machine` is where the nouns meet.
+//! Arrows go one way: `rpc` → `machine` → `workspace`, `job`, `terminal`, `image`, `transfer` → `file` → `output`, `process`,
+//! `store` → `error`, `id`. Only `rpc` knows the wire, only `process` starts processes, and `machine` is where the nouns meet.
 
 pub mod config;
 pub mod data_root;
@@ -20,6 +20,7 @@ pub mod rpc;
 pub mod store;
 pub mod terminal;
 mod timestamp;
+pub mod transfer;
 pub mod waiting;
 pub mod workspace;
 

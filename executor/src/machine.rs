@@ -29,6 +29,7 @@ use crate::resources::{Places, Resources};
 use crate::retention::{self, Retention};
 use crate::store::Store;
 use crate::terminal::Terminals;
+use crate::transfer::{self, Transfers};
 use crate::workspace::{self, Workspaces, environment};
 
 /// Descriptors of the executor itself, and those of one job or terminal: control socket, three pipes or the two sides of a
@@ -58,6 +59,8 @@ pub struct Machine {
     pub files: Files,
     /// Previews of its images.
     pub images: Images,
+    /// Its downloads and uploads.
+    pub transfers: Arc<Transfers>,
     /// The data root.
     pub root: Arc<DataRoot>,
     /// Who jobs run as.
@@ -143,12 +146,32 @@ impl Machine {
         let jobs = Jobs::load(resources.clone()).await?;
         let terminals = Terminals::load(resources).await?;
         retention::forget_strays(&store, &root.logs).await?;
+        let transfers = Transfers::load(transfer::Parts {
+            store: store.clone(),
+            directory: root.links.clone(),
+            files: files.clone(),
+            caps: transfer::Caps {
+                total_bytes: config.links_bytes,
+                reserve_bytes: config.free_disk_bytes,
+                snapshot_time: Duration::from_secs(config.snapshot_seconds),
+            },
+            tasks: tasks.clone(),
+            stopping: stopping.clone(),
+        })
+        .await?;
+        for link in transfers.list(None) {
+            // Its workspace was being deleted when the last executor ended.
+            if workspaces.get(link.workspace_id.as_str()).is_err() {
+                transfers.end_all(&link.workspace_id).await?;
+            }
+        }
         Ok(Self {
             workspaces: Arc::new(workspaces),
             jobs: Arc::new(jobs),
             terminals: Arc::new(terminals),
             files,
             images,
+            transfers: Arc::new(transfers),
             root,
             identity,
             drawn,
@@ -193,6 +216,11 @@ impl Machine {
                     }
                     Err(error) => tracing::error!(error = %error, cause = ?error, "can't remove ended jobs"),
                 }
+                match this.transfers.clean().await {
+                    Ok(0) => {}
+                    Ok(count) => tracing::info!(count, "removed links past their time"),
+                    Err(error) => tracing::error!(error = %error, cause = ?error, "can't remove links"),
+                }
             }
         });
     }
@@ -230,6 +258,7 @@ impl Machine {
             );
             let (ended_jobs, ended_processes) = jobs?;
             let ended_terminals = terminals?;
+            this.transfers.end_all(&workspace.id).await?;
             let removed_bytes = this.workspaces.remove(&workspace).await?;
             let workspace_id = workspace.id.clone();
             Ok(Deleted { workspace_id, ended_jobs, ended_terminals, ended_processes, removed_bytes })

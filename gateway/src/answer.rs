@@ -90,7 +90,7 @@ pub(crate) fn too_many_failures() -> Response<Body> {
 pub(crate) fn too_large(limit: usize) -> Response<Body> {
     let message = format!(
         "the request body is larger than the limit of {limit} bytes (JSON escapes count); \
-         write a large file in parts, for example by run_command with `cat >> file` and stdin"
+         send a large file by the URL that create_upload makes"
     );
     refusal(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", &message)
 }

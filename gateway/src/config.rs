@@ -29,7 +29,7 @@ struct Arguments {
     /// File with the secret that the executor made at its start [default: the socket's path with `.secret` added]
     #[arg(long, env = "RUNLET_EXECUTOR_SECRET_FILE")]
     executor_secret_file: Option<PathBuf>,
-    /// URL under which clients reach this gateway
+    /// URL under which clients reach this gateway; links begin with it [default: http and the name a client calls by]
     #[arg(long, env = "RUNLET_PUBLIC_URL")]
     public_url: Option<String>,
     /// Host names to answer to, beside loopback names and that of the public URL
@@ -41,7 +41,7 @@ struct Arguments {
     /// Accept the token as `?api_key=` too, where it ends up in logs of proxies
     #[arg(long, env = "RUNLET_ALLOW_QUERY_TOKEN")]
     allow_query_token: bool,
-    /// Tools to offer: sets (workspaces, jobs, files) or names of tools [default: all]
+    /// Tools to offer: sets (workspaces, jobs, files, links) or names of tools [default: all]
     #[arg(long, env = "RUNLET_TOOLSETS", value_delimiter = ',')]
     toolsets: Vec<String>,
     /// What to log, in the syntax of tracing's EnvFilter; rmcp logs errors only, unless it is named here

@@ -27,6 +27,8 @@ const HEADER_TIME: Duration = Duration::from_secs(5);
 const IDLE_TIME: Duration = Duration::from_secs(75);
 /// Time that a client may leave what was sent to it unread.
 const WRITE_TIME: Duration = Duration::from_secs(30);
+/// The same while something is being downloaded, which people pause.
+const DOWNLOAD_WRITE_TIME: Duration = Duration::from_secs(300);
 
 /// Counts the requests of a connection.
 #[derive(Default)]
@@ -35,7 +37,12 @@ pub(crate) struct Activity {
     running: AtomicUsize,
     /// Requests that have begun, ever.
     begun: AtomicUsize,
+    /// Downloads among those at work.
+    downloads: AtomicUsize,
 }
+
+/// A download at work, until it is dropped.
+pub(crate) struct Downloading(Arc<Activity>);
 
 /// A request at work, until it is dropped.
 pub(crate) struct Running(Arc<Activity>);
@@ -45,6 +52,18 @@ impl Activity {
         self.running.fetch_add(1, Ordering::Relaxed);
         self.begun.fetch_add(1, Ordering::Relaxed);
         Running(Arc::clone(self))
+    }
+
+    /// Gives the client more time to read.
+    pub(crate) fn download(self: &Arc<Self>) -> Downloading {
+        self.downloads.fetch_add(1, Ordering::Relaxed);
+        Downloading(Arc::clone(self))
+    }
+}
+
+impl Drop for Downloading {
+    fn drop(&mut self) {
+        self.0.downloads.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -136,7 +155,9 @@ impl<I> Timed<I> {
 
     /// Starts the clock of a client that does not read.
     fn poll_unread<T>(&mut self, context: &mut Context<'_>) -> Poll<io::Result<T>> {
-        let clock = self.unread.get_or_insert_with(|| Box::pin(sleep(WRITE_TIME)));
+        let downloads = self.activity.downloads.load(Ordering::Relaxed) > 0;
+        let time = if downloads { DOWNLOAD_WRITE_TIME } else { WRITE_TIME };
+        let clock = self.unread.get_or_insert_with(|| Box::pin(sleep(time)));
         ready!(clock.as_mut().poll(context));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
     }
@@ -259,5 +280,29 @@ mod tests {
         let start = Instant::now();
         assert_eq!(timed.write_all(&[0; 1024]).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
         assert_eq!(start.elapsed().as_secs(), WRITE_TIME.as_secs());
+
+        let (_client, mut timed, activity) = pair();
+        let downloading = activity.download();
+        let start = Instant::now();
+        assert_eq!(timed.write_all(&[0; 1024]).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(start.elapsed().as_secs(), DOWNLOAD_WRITE_TIME.as_secs());
+        drop(downloading);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_download_goes_on_while_bytes_move() {
+        let (mut client, mut timed, activity) = pair();
+        let _downloading = activity.download();
+        let start = Instant::now();
+        let reads = async {
+            let mut buffer = [0; 64];
+            for _ in 0..20 {
+                tokio::time::sleep(Duration::from_secs(200)).await;
+                client.read_exact(&mut buffer).await.unwrap();
+            }
+        };
+        let (written, ()) = tokio::join!(timed.write_all(&[0; 1280]), reads);
+        written.unwrap();
+        assert!(start.elapsed() > Duration::from_secs(3_600));
     }
 }

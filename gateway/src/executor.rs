@@ -15,7 +15,7 @@ use runlet_proto::{
     v1::{
         file_service_client::FileServiceClient, job_service_client::JobServiceClient,
         system_service_client::SystemServiceClient, terminal_service_client::TerminalServiceClient,
-        workspace_service_client::WorkspaceServiceClient,
+        transfer_service_client::TransferServiceClient, workspace_service_client::WorkspaceServiceClient,
     },
 };
 use tokio::{net::UnixStream, time::Instant};
@@ -36,6 +36,12 @@ const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_millis(2500);
 const PATIENCE: Duration = Duration::from_secs(4);
 const PAUSE: Duration = Duration::from_millis(100);
 const WINDOW_BYTES: u32 = 2 << 20;
+/// Largest frame: a piece of content and what goes with it, so that it comes in one.
+const FRAME_BYTES: u32 = 320 << 10;
+/// What a download may have on its way to a client that does not read.
+const BULK_WINDOW_BYTES: u32 = 512 << 10;
+/// The largest there is: clients that don't read must not use up what the others share with them.
+const BULK_CONNECTION_BYTES: u32 = (1 << 31) - 1;
 
 /// Whether a call may be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +57,8 @@ pub(crate) enum Repeat {
 /// The connection to one executor.
 pub(crate) struct Link {
     channel: Channel,
+    /// A connection of its own for downloads and uploads, so that no call waits behind one.
+    bulk: Channel,
     secret_file: PathBuf,
     secret: Mutex<Option<MetadataValue<Ascii>>>,
 }
@@ -59,18 +67,9 @@ impl Link {
     /// A link to the executor behind `socket`, which need not be there yet. `secret_file` holds the secret that it made
     /// at its start.
     pub(crate) fn new(socket: PathBuf, secret_file: PathBuf) -> Self {
-        let channel = Endpoint::from_static("http://executor")
-            .connect_timeout(Duration::from_secs(2))
-            .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
-            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
-            .keep_alive_while_idle(true)
-            .initial_stream_window_size(WINDOW_BYTES)
-            .initial_connection_window_size(4 * WINDOW_BYTES)
-            .connect_with_connector_lazy(tower::service_fn(move |_| {
-                let socket = socket.clone();
-                async move { UnixStream::connect(socket).await.map(TokioIo::new) }
-            }));
-        Self { channel, secret_file, secret: Mutex::new(None) }
+        let channel = connect(socket.clone(), WINDOW_BYTES, 4 * WINDOW_BYTES);
+        let bulk = connect(socket, BULK_WINDOW_BYTES, BULK_CONNECTION_BYTES);
+        Self { channel, bulk, secret_file, secret: Mutex::new(None) }
     }
 
     /// Sends `message` by `send` and returns the answer. `limit` is the time after which it is given up.
@@ -89,6 +88,44 @@ impl Link {
         S: Fn(Channel, Request<M>) -> F,
         F: Future<Output = Result<Response<R>, Status>>,
     {
+        self.call_over(&self.channel, message, limit, (repeat, send)).await
+    }
+
+    /// As [`Link::call`], for an answer that is read as it comes, for as long as that takes. `limit` is for its start.
+    pub(crate) async fn open<M, R, S, F>(&self, message: M, limit: Duration, send: S) -> Result<R, Status>
+    where
+        M: Clone,
+        S: Fn(Channel, Request<M>) -> F,
+        F: Future<Output = Result<Response<R>, Status>>,
+    {
+        self.call_over(&self.bulk, message, limit, (Repeat::Always, send)).await
+    }
+
+    /// Sends what can be sent once only, such as a stream that is read from elsewhere. There is no time limit.
+    pub(crate) async fn send_once<M, R, S, F>(&self, message: M, send: S) -> Result<R, Status>
+    where
+        S: FnOnce(Channel, Request<M>) -> F,
+        F: Future<Output = Result<Response<R>, Status>>,
+    {
+        let mut request = Request::new(message);
+        if let Some(secret) = self.secret() {
+            request.metadata_mut().insert(SECRET_METADATA_KEY, secret);
+        }
+        send(self.bulk.clone(), request).await.map(Response::into_inner)
+    }
+
+    async fn call_over<M, R, S, F>(
+        &self,
+        channel: &Channel,
+        message: M,
+        limit: Duration,
+        (repeat, send): (Repeat, S),
+    ) -> Result<R, Status>
+    where
+        M: Clone,
+        S: Fn(Channel, Request<M>) -> F,
+        F: Future<Output = Result<Response<R>, Status>>,
+    {
         let patience_ends = Instant::now() + PATIENCE;
         loop {
             let secret = self.secret();
@@ -97,7 +134,7 @@ impl Link {
             if let Some(secret) = &secret {
                 request.metadata_mut().insert(SECRET_METADATA_KEY, secret.clone());
             }
-            let status = match send(self.channel.clone(), request).await {
+            let status = match send(channel.clone(), request).await {
                 Ok(response) => return Ok(response.into_inner()),
                 Err(status) => status,
             };
@@ -156,6 +193,22 @@ impl Link {
             .ok()?;
         text.trim().parse().ok()
     }
+}
+
+/// A connection that is made when it is needed.
+fn connect(socket: PathBuf, stream_bytes: u32, connection_bytes: u32) -> Channel {
+    Endpoint::from_static("http://executor")
+        .connect_timeout(Duration::from_secs(2))
+        .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+        .keep_alive_while_idle(true)
+        .initial_stream_window_size(stream_bytes)
+        .initial_connection_window_size(connection_bytes)
+        .max_frame_size(FRAME_BYTES)
+        .connect_with_connector_lazy(tower::service_fn(move |_| {
+            let socket = socket.clone();
+            async move { UnixStream::connect(socket).await.map(TokioIo::new) }
+        }))
 }
 
 /// What kept a call from being answered, apart from what the executor itself said.
@@ -231,6 +284,11 @@ pub(crate) fn files(channel: Channel) -> FileServiceClient<Channel> {
     FileServiceClient::new(channel)
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES)
+}
+
+/// Client of the downloads and uploads.
+pub(crate) fn transfers(channel: Channel) -> TransferServiceClient<Channel> {
+    TransferServiceClient::new(channel)
 }
 
 /// Client of the executor as a whole.

@@ -135,6 +135,9 @@ fn is_retryable(reason: ErrorReason) -> bool {
             | ErrorReason::ShellBusy
             | ErrorReason::WorkspaceNotReady
             | ErrorReason::NoSpace
+            | ErrorReason::TooManyLinks
+            | ErrorReason::LinksFull
+            | ErrorReason::UploadBusy
             | ErrorReason::CloneTimedOut
             | ErrorReason::ShuttingDown
             | ErrorReason::ExecutorUnavailable
@@ -201,7 +204,7 @@ fn next(reason: ErrorReason, metadata: &HashMap<String, String>) -> String {
         }
         ErrorReason::PermissionDenied => "run_command can change the mode: chmod.".to_owned(),
         ErrorReason::FileTooLarge => {
-            "read_file with offset and length reads a part; run_command can work on the whole.".to_owned()
+            "read_file with offset and length reads a part; run_command works on the whole, create_download hands it on.".to_owned()
         }
         ErrorReason::FileChanged => "read_file reads it as it is now; then call again with its sha256.".to_owned(),
         ErrorReason::EditNotFound => "read_file shows the text; copy old_text from it exactly.".to_owned(),
@@ -231,6 +234,16 @@ fn next(reason: ErrorReason, metadata: &HashMap<String, String>) -> String {
         }
         ErrorReason::ImageBroken => {
             "Make or fetch the file again; run_command with `file` and `ls -l` tells what it is.".to_owned()
+        }
+        ErrorReason::LinkNotFound => "list_downloads shows the links that live.".to_owned(),
+        ErrorReason::TooManyLinks | ErrorReason::LinksFull => {
+            "list_downloads shows the links; revoke_download ends one, and they end by themselves.".to_owned()
+        }
+        ErrorReason::SnapshotTooSlow => {
+            "Make the archive by run_command, then call create_download for that file; or ask for less.".to_owned()
+        }
+        ErrorReason::UploadTooLarge | ErrorReason::UploadBusy | ErrorReason::UploadCutShort => {
+            "Send the file again, or make another link: create_upload.".to_owned()
         }
         ErrorReason::ShuttingDown | ErrorReason::ExecutorUnavailable => {
             "Call again in a few seconds; list_jobs then shows what became of the jobs.".to_owned()

@@ -1,6 +1,8 @@
 //! Which names a request may be addressed to, and which web pages it may come from: the guard against DNS rebinding
 //! and cross-site calls. It sees headers only.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, Uri, header::HOST, header::ORIGIN, uri::Authority};
 
 /// The names and origins that are let in.
@@ -8,6 +10,8 @@ use http::{HeaderMap, Uri, header::HOST, header::ORIGIN, uri::Authority};
 pub struct HostRules {
     hosts: Vec<String>,
     origins: Vec<OriginRule>,
+    /// Where clients reach this server, without a slash at its end.
+    public_url: Option<Arc<str>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +43,8 @@ impl HostRules {
     ///
     /// A sentence that names the setting and the entry that can't be read.
     pub fn new(public_url: Option<&str>, hosts: &[String], origins: &[String]) -> Result<Self, String> {
-        let mut rules = Self { hosts: LOOPBACK_HOSTS.map(str::to_owned).to_vec(), origins: Vec::new() };
+        let mut rules =
+            Self { hosts: LOOPBACK_HOSTS.map(str::to_owned).to_vec(), origins: Vec::new(), public_url: None };
         for host in LOOPBACK_HOSTS {
             rules.origins.push(OriginRule { scheme: "http".to_owned(), host: host.to_owned(), port: None });
         }
@@ -56,8 +61,9 @@ impl HostRules {
             rules.origins.push(rule);
         }
         if let Some(url) = public_url {
-            let rule =
-                url.parse::<Uri>().ok().filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")));
+            let rule = url.parse::<Uri>().ok().filter(|uri| {
+                matches!(uri.scheme_str(), Some("http" | "https")) && !url.contains(['?', '#', '@'])
+            });
             let rule = rule.and_then(|uri| {
                 OriginRule::parse(&format!("{}://{}", uri.scheme_str()?, uri.authority()?.as_str()))
             });
@@ -66,6 +72,7 @@ impl HostRules {
             })?;
             rules.hosts.push(rule.host.clone());
             rules.origins.push(rule);
+            rules.public_url = Some(Arc::from(url.trim_end_matches('/')));
         }
         rules.hosts.dedup();
         Ok(rules)
@@ -93,6 +100,17 @@ impl HostRules {
             }
         }
         Ok(())
+    }
+
+    /// Where the client of a request, whose host was let in, reaches this server: the public URL, or plain HTTP at the
+    /// name that the request gives.
+    pub(crate) fn base(&self, uri: &Uri, headers: &HeaderMap) -> Arc<str> {
+        if let Some(url) = &self.public_url {
+            return Arc::clone(url);
+        }
+        let host = headers.get(HOST).and_then(|value| value.to_str().ok());
+        let host = uri.authority().map(Authority::as_str).or(host).unwrap_or("localhost");
+        format!("http://{host}").into()
     }
 
     /// Checks where a browser says that the request comes from. Programs send no origin and pass.
@@ -199,6 +217,26 @@ mod tests {
         headers.insert(HOST, "localhost".parse().unwrap());
         headers.append(HOST, "localhost".parse().unwrap());
         assert_eq!(rules.check_host(&Uri::from_static("/mcp"), &headers), Err(Refused::BadHost));
+    }
+
+    #[test]
+    fn links_begin_with_the_public_url_or_the_name_that_was_called() {
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, "localhost:81".parse().unwrap());
+        let target = Uri::from_static("/mcp");
+        assert_eq!(&*rules().base(&target, &headers), "https://mcp.example.com/path");
+        let plain = HostRules::new(None, &[], &[]).unwrap();
+        assert_eq!(&*plain.base(&target, &headers), "http://localhost:81");
+        let other = Uri::from_static("http://127.0.0.1:82/mcp");
+        assert_eq!(&*plain.base(&other, &headers), "http://127.0.0.1:82");
+        let slash = HostRules::new(Some("https://a.example/"), &[], &[]).unwrap();
+        assert_eq!(&*slash.base(&target, &headers), "https://a.example");
+        for bad in
+            ["https://a.example/?x=1", "https://a.example/#x", "https://u@a.example", "ftp://a.example"]
+        {
+            let problem = HostRules::new(Some(bad), &[], &[]).unwrap_err();
+            assert!(problem.starts_with("RUNLET_PUBLIC_URL: "), "{problem}");
+        }
     }
 
     #[test]

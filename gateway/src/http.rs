@@ -26,6 +26,7 @@ use rmcp::transport::{
     streamable_http_server::session::never::NeverSessionManager,
 };
 use serde_json::Value;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -33,6 +34,7 @@ use crate::{
     answer::{self, Body},
     auth::{Brake, Refusal, Tokens, take_token},
     config::Config,
+    downloads,
     envelope::{Envelope, PlainCall, Prepared},
     executor::Link,
     hosts::{HostRules, Refused},
@@ -40,10 +42,13 @@ use crate::{
     mcp::{Caller, McpServer},
     slow::{into_events, slow_to_events},
     tools::{Offered, Toolbox},
+    uploads,
 };
 
 /// Time for a whole request body after its headers.
 const BODY_TIME: Duration = Duration::from_secs(30);
+/// Most downloads and uploads at a time: what each holds in memory is small, but not nothing.
+const MAX_TRANSFERS: usize = 256;
 /// A probe wants an answer within 5 s.
 const READY_TIME: Duration = Duration::from_secs(3);
 /// A body that is too large is read to its end for this long, so that the client sees the answer and not a reset.
@@ -52,13 +57,15 @@ const DRAIN_BYTES: usize = 64 << 20;
 
 /// Everything that requests are served from.
 pub(crate) struct Gateway {
-    host_rules: HostRules,
+    pub(crate) host_rules: HostRules,
     tokens: Tokens,
     allow_query_token: bool,
     max_body_bytes: usize,
     brake: Brake,
     prepared: Prepared,
-    link: Arc<Link>,
+    pub(crate) link: Arc<Link>,
+    /// Downloads and uploads that may be under way.
+    pub(crate) places: Arc<Semaphore>,
     server: McpServer,
     mcp: StreamableHttpService<McpServer, NeverSessionManager>,
 }
@@ -88,6 +95,7 @@ impl Gateway {
             brake: Brake::new(),
             prepared,
             link,
+            places: Arc::new(Semaphore::new(MAX_TRANSFERS)),
             server,
             mcp,
         })
@@ -104,6 +112,8 @@ impl Gateway {
             router.route(path, handler.clone()).route(&format!("{path}/"), handler)
         });
         routed
+            .route("/downloads/{*link}", any(downloads::serve))
+            .route("/uploads/{*link}", any(uploads::serve))
             .method_not_allowed_fallback(async || answer::method_not_allowed("GET, HEAD"))
             .fallback(async || {
                 answer::error(StatusCode::NOT_FOUND, "not_found", "nothing is here; MCP is at /mcp")
@@ -144,7 +154,8 @@ impl Gateway {
         }
         let (parts, body) = request.into_parts();
         let body = self.collect(&parts.headers, body).await?;
-        let caller = Caller { principal, accept, facts };
+        let base = self.host_rules.base(&parts.uri, &parts.headers);
+        let caller = Caller { principal, accept, base, facts };
         self.answer(parts, body, caller).await
     }
 
@@ -249,8 +260,14 @@ async fn called(
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
+impl Peer {
+    pub(crate) fn of(request: &Request<Body>) -> IpAddr {
+        request.extensions().get::<Self>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0)
+    }
+}
+
 async fn mcp(State(gateway): State<Arc<Gateway>>, request: Request<Body>) -> Response<Body> {
-    let peer = request.extensions().get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
+    let peer = Peer::of(&request);
     let facts = request.extensions().get::<Arc<Facts>>().cloned().unwrap_or_default();
     gateway.mcp(peer, request, facts).await.unwrap_or_else(|refusal| refusal)
 }
@@ -268,6 +285,9 @@ async fn observe(mut request: Request<Body>, next: Next) -> Response<Body> {
         "/mcp" | "/mcp/" => "/mcp",
         "/healthz" | "/healthz/" | "/health" | "/health/" => "/healthz",
         "/readyz" | "/readyz/" => "/readyz",
+        // What follows is a secret.
+        path if path.starts_with("/downloads/") => "/downloads",
+        path if path.starts_with("/uploads/") => "/uploads",
         _ => "other",
     };
     let line = RequestLine::new(request.method().clone(), route);
@@ -284,14 +304,14 @@ async fn without_panic(answer: impl Future<Output = Response<Body>>) -> Response
     })
 }
 
-fn drain(body: Body) {
+pub(crate) fn drain(body: Body) {
     tokio::spawn(tokio::time::timeout(DRAIN_TIME, async move {
         let mut body = Limited::new(body, DRAIN_BYTES);
         while let Some(Ok(_)) = body.frame().await {}
     }));
 }
 
-fn refuse(peer: IpAddr, refused: Refused) -> Response<Body> {
+pub(crate) fn refuse(peer: IpAddr, refused: Refused) -> Response<Body> {
     match refused {
         Refused::BadHost => answer::refusal(
             StatusCode::BAD_REQUEST,

@@ -8,6 +8,8 @@ mod config;
 #[cfg(feature = "conformance")]
 mod conformance;
 mod connection;
+mod disposition;
+mod downloads;
 mod envelope;
 mod executor;
 mod failure;
@@ -16,10 +18,12 @@ mod http;
 mod log;
 mod mcp;
 mod path;
+mod ranges;
 mod reply;
 mod server;
 mod slow;
 mod tools;
+mod uploads;
 
 use std::{
     ffi::OsString,

@@ -86,7 +86,7 @@ impl Drop for RequestLine {
             (tool.map(String::as_str), workspace.get().map(String::as_str), failure.get());
         let dropped = (!self.ended).then_some(true);
         // Probes come every few seconds for ever.
-        if self.route == "/mcp" || self.status >= 400 {
+        if matches!(self.route, "/mcp" | "/downloads" | "/uploads") || self.status >= 400 {
             tracing::info!(
                 request = self.id, method = %self.method, route = self.route, status = self.status, duration_ms,
                 principal, rpc, tool, workspace, failure, dropped, "request"

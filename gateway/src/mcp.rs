@@ -43,7 +43,7 @@ unless `shell` names a persistent one. A non-zero exit code is a normal result.
 Long output comes as head and tail; the gap names the call that reads it. Ended jobs stay readable for 7 days.
 
 Files: read_file, then edit_file with exact text, or apply_patch. Paths are relative to the work directory. Pass sha256 as if_match to be \
-told when somebody else changed the file.
+told when somebody else changed the file. create_download makes a link to a file for a person, create_upload one to send a file.
 
 Errors have a code, a sentence and `next`, the call to make then. If an answer was lost, list_jobs shows what runs; \
 request_id makes a repeat of run_command safe.";
@@ -59,6 +59,8 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 pub(crate) struct Caller {
     pub(crate) principal: Principal,
     pub(crate) accept: Accept,
+    /// Where the client reaches this server.
+    pub(crate) base: Arc<str>,
     pub(crate) facts: Arc<Facts>,
 }
 
@@ -142,7 +144,11 @@ impl McpServer {
             facts.workspace.get_or_init(|| workspace.to_owned());
         }
         facts.tool.get_or_init(|| tool.declaration.name.clone().into_owned());
-        let context = Context { link: Arc::clone(&self.link), principal: caller.principal.clone() };
+        let context = Context {
+            link: Arc::clone(&self.link),
+            principal: caller.principal.clone(),
+            base: Arc::clone(&caller.base),
+        };
         let stopped = async {
             self.stopping.cancelled().await;
             sleep(STOP_GRACE).await;

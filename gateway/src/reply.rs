@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use bytes::Bytes;
 use prost_types::Timestamp;
-use rmcp::model::{CallToolResult, ContentBlock, ImageContent, MetaObject};
+use rmcp::model::{CallToolResult, ContentBlock, ImageContent, MetaObject, Resource};
 use runlet_proto::v1::{Output, output::Piece};
 use serde_json::Value;
 use time::{OffsetDateTime, format_description::FormatItem, macros::format_description};
@@ -23,6 +23,13 @@ pub(crate) enum Reply {
     Record(Value),
     /// A picture after its text, and what is known of it as an object. The picture stands in the content alone.
     Image { text: String, object: Value, bytes: Bytes, mime_type: String },
+    /// As `Text`, and a link beside it, for hosts that make something of one.
+    Link {
+        /// Holds everything, the link's URL too.
+        text: String,
+        object: Value,
+        link: Box<Resource>,
+    },
 }
 
 /// Key under which a picture's `_meta` tells Codex not to shrink it.
@@ -33,6 +40,9 @@ impl Reply {
     pub(crate) fn into_result(self) -> CallToolResult {
         match self {
             Self::Text(text, object) => text_first(vec![ContentBlock::text(text)], object),
+            Self::Link { text, object, link } => {
+                text_first(vec![ContentBlock::text(text), ContentBlock::resource_link(*link)], object)
+            }
             Self::Record(object) => CallToolResult::structured(object),
             Self::Image { text, object, bytes, mime_type } => {
                 let mut detail = MetaObject::default();

@@ -97,6 +97,7 @@ impl Connection {
             let (router, running) = (router.clone(), activity.begin());
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(Peer(peer.ip()));
+            request.extensions_mut().insert(Arc::clone(&activity));
             async move {
                 let response = router.oneshot(request).await?;
                 Ok::<_, Infallible>(response.map(|body| until_sent(body, running)))

@@ -4,6 +4,7 @@
 
 mod calls;
 mod crowd;
+mod downloads;
 mod memory;
 mod output;
 mod peer;
@@ -64,6 +65,7 @@ async fn main() {
     family!("output", output::one_gibibyte);
     family!("echo", terminals::echo);
     family!("drawing", terminals::drawing);
+    family!("downloads", downloads::one_gibibyte);
     family!("workspaces", workspaces::with_python);
     family!("search", search::beside_ripgrep);
     family!("memory", memory::idle);

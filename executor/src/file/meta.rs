@@ -22,46 +22,46 @@ pub enum Kind {
 }
 
 /// A point in time: seconds since 1970, and nanoseconds.
-pub(super) type Stamp = (i64, u32);
+pub(crate) type Stamp = (i64, u32);
 
 /// Facts of one file at one moment. Equal facts mean: the same file, unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Meta {
+pub(crate) struct Meta {
     /// Major and minor number of the file system.
-    pub(super) device: (u32, u32),
+    pub(crate) device: (u32, u32),
     /// Number of the file in its file system.
-    pub(super) inode: u64,
+    pub(crate) inode: u64,
     /// What it is.
-    pub(super) kind: Kind,
+    pub(crate) kind: Kind,
     /// Permission bits, with set-id and sticky bits.
-    pub(super) mode: u32,
+    pub(crate) mode: u32,
     /// Owner.
-    pub(super) uid: u32,
+    pub(crate) uid: u32,
     /// Group.
-    pub(super) gid: u32,
+    pub(crate) gid: u32,
     /// Number of its names.
-    pub(super) links: u32,
+    pub(crate) links: u32,
     /// Size in bytes.
-    pub(super) size: u64,
+    pub(crate) size: u64,
     /// Last change of content.
-    pub(super) modified: Stamp,
+    pub(crate) modified: Stamp,
     /// Last change of content or facts.
-    pub(super) changed: Stamp,
+    pub(crate) changed: Stamp,
 }
 
 impl Meta {
     /// Facts of an open file.
-    pub(super) fn of(file: impl AsFd) -> io::Result<Self> {
+    pub(crate) fn of(file: impl AsFd) -> io::Result<Self> {
         statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).map(Self::from)
     }
 
     /// Facts of `name` in `directory`, without following a link.
-    pub(super) fn at(directory: impl AsFd, name: impl Arg) -> io::Result<Self> {
+    pub(crate) fn at(directory: impl AsFd, name: impl Arg) -> io::Result<Self> {
         statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS).map(Self::from)
     }
 
     /// Whether `other` is the same file, perhaps changed.
-    pub(super) fn same_file(&self, other: &Self) -> bool {
+    pub(crate) fn same_file(&self, other: &Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
 }

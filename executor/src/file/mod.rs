@@ -15,6 +15,7 @@ mod meta;
 mod page;
 mod patch;
 mod path;
+mod put;
 mod queue;
 mod read;
 mod replace;
@@ -57,9 +58,16 @@ pub use self::{
     meta::Kind,
     patch::{Change, Moved, PatchedFile},
     path::Root,
+    put::{Gathered, Spot},
     read::{LineEnding, Range, ReadFile},
     search::{FoundLine, SearchRequest, SearchResult},
     write::{WriteOptions, WrittenFile},
+};
+/// For archives, which walk trees in a way of their own.
+pub(crate) use self::{
+    meta::Meta,
+    path::{FILE_FLAGS, Place, Target, open_beneath, open_file},
+    show::show,
 };
 use self::{
     path::ATTEMPTS,
@@ -173,6 +181,33 @@ impl Files {
         let text = Arc::clone(&patch);
         let paths = self.workers.run(move || patch::names(&text)).await??;
         self.change(root, paths, move |root| patch::patch(root, &patch, &limits)).await
+    }
+
+    /// Looks whether a file can be put at `path`.
+    pub async fn look(&self, root: Arc<Root>, path: Vec<u8>) -> Result<Spot> {
+        self.workers.run(move || put::look(&root, &path)).await?
+    }
+
+    /// Puts a file that was gathered elsewhere at `path`, creating its directories where they don't exist. A file that
+    /// is there is replaced if `replaces`, else it stays. Once begun it is finished also when nobody waits for it.
+    pub async fn put(
+        &self,
+        root: Arc<Root>,
+        path: Vec<u8>,
+        new: Gathered,
+        replaces: bool,
+    ) -> Result<WrittenFile> {
+        let limits = Arc::clone(&self.limits);
+        let paths = vec![path.clone()];
+        self.change(root, paths, move |root| put::put(root, &path, &new, replaces, &limits)).await
+    }
+
+    /// Runs `work` with the jobs' rights to files.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T> {
+        self.workers.run(work).await
     }
 
     /// Lists a directory tree, without following links.

@@ -42,18 +42,18 @@ pub struct Root {
 
 /// Where a path led.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// The path as given, in a form that can be shown.
-    pub(super) shown: String,
+    pub(crate) shown: String,
     /// Absolute path without links, as jobs see it.
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
     /// What is there.
-    pub(super) target: Target,
+    pub(crate) target: Target,
 }
 
 /// What is at a place.
 #[derive(Debug)]
-pub(super) enum Target {
+pub(crate) enum Target {
     /// A directory, opened with `O_PATH`.
     Directory(OwnedFd),
     /// Anything else that exists.
@@ -108,7 +108,7 @@ impl Root {
     }
 
     /// `path` as tools name it: relative to `work` where it lies in there, absolute otherwise.
-    pub(super) fn name_of(&self, path: &Path) -> PathBuf {
+    pub(crate) fn name_of(&self, path: &Path) -> PathBuf {
         match path.strip_prefix(self.path.join("work")) {
             Ok(inside) => inside.to_owned(),
             Err(_) => path.to_owned(),
@@ -117,7 +117,7 @@ impl Root {
 
     /// Walks `path`: relative to `work`, absolute inside the root, or `~` and `~/…` for `home`. Fails with
     /// [`PathProblem::OutsideWorkspace`] as soon as it leads out, whatever lies there.
-    pub(super) fn resolve(&self, path: &[u8]) -> Result<Place> {
+    pub(crate) fn resolve(&self, path: &[u8]) -> Result<Place> {
         let shown = show(path);
         let parts = self.parts(path, &shown)?;
         let as_directory = path.ends_with(b"/") || path.ends_with(b"/.");
@@ -219,18 +219,18 @@ impl Place {
     }
 
     /// The error that this place has `problem`.
-    pub(super) fn problem(&self, problem: PathProblem) -> Error {
+    pub(crate) fn problem(&self, problem: PathProblem) -> Error {
         Error::path(&*self.shown, problem)
     }
 
     /// The error for `errno`, met on trying to `action` what is at this place.
-    pub(super) fn error(&self, action: &str, errno: Errno) -> Error {
+    pub(crate) fn error(&self, action: &str, errno: Errno) -> Error {
         path_error(&self.shown, action, errno)
     }
 }
 
 /// Opens the regular file at `path` for reading. Returns where it was found, the file, and its facts before reading.
-pub(super) fn open_file(root: &Root, path: &[u8]) -> Result<(Place, File, Meta)> {
+pub(crate) fn open_file(root: &Root, path: &[u8]) -> Result<(Place, File, Meta)> {
     for _ in 0..ATTEMPTS {
         let place = root.resolve(path)?;
         if let Some((file, meta)) = place.open()? {
@@ -241,11 +241,11 @@ pub(super) fn open_file(root: &Root, path: &[u8]) -> Result<(Place, File, Meta)>
 }
 
 /// Flags for a file that must neither block, nor be a link, nor become a controlling terminal.
-pub(super) const FILE_FLAGS: OFlags =
+pub(crate) const FILE_FLAGS: OFlags =
     OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// Opens one name in a directory. The kernel refuses what would lead out of it.
-pub(super) fn open_beneath(
+pub(crate) fn open_beneath(
     directory: impl AsFd,
     name: impl Arg + Copy,
     flags: OFlags,

@@ -11,10 +11,7 @@ use std::{
     ffi::{OsStr, OsString},
     fs::File,
     io::Write as _,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::fs::FileExt as _,
-    },
+    os::fd::{AsFd, OwnedFd},
 };
 
 use rustix::{
@@ -32,10 +29,29 @@ use super::{
 };
 use crate::error::{Error, Result};
 
+/// Content of a file to be.
+pub(super) trait Content {
+    /// Its size in bytes.
+    fn size(&self) -> u64;
+
+    /// Writes it to `file`, which is at its start.
+    fn write_to(&self, file: &File) -> io::Result<()>;
+}
+
+impl<T: AsRef<[u8]> + ?Sized> Content for T {
+    fn size(&self) -> u64 {
+        u64::try_from(self.as_ref().len()).unwrap_or(u64::MAX)
+    }
+
+    fn write_to(&self, mut file: &File) -> io::Result<()> {
+        file.write_all(self.as_ref()).map_err(errno)
+    }
+}
+
 /// What to put in place.
-pub(super) struct New<'a> {
+pub(super) struct New<'a, C: Content + ?Sized = [u8]> {
     /// The content.
-    pub(super) content: &'a [u8],
+    pub(super) content: &'a C,
     /// Whether to set or clear the execute bits.
     pub(super) executable: Option<bool>,
     /// Whether the old file must be unchanged, not just the same file.
@@ -46,15 +62,20 @@ pub(super) struct New<'a> {
     pub(super) like: Option<(&'a File, &'a Meta)>,
 }
 
-impl<'a> New<'a> {
+impl<'a, C: Content + ?Sized> New<'a, C> {
     /// `content` in place of an unchanged file, with its mode.
-    pub(super) fn of(content: &'a [u8]) -> Self {
+    pub(super) fn of(content: &'a C) -> Self {
         Self { content, executable: None, unchanged: true, mode: None, like: None }
     }
 }
 
 /// Puts `new` at `place`, where `old` was seen. False when there is something else by now, and nothing was done.
-pub(super) fn replace(place: &Place, old: Option<&Meta>, new: &New<'_>, limits: &Limits) -> Result<bool> {
+pub(super) fn replace<C: Content + ?Sized>(
+    place: &Place,
+    old: Option<&Meta>,
+    new: &New<'_, C>,
+    limits: &Limits,
+) -> Result<bool> {
     match prepare(place, old, new, limits)? {
         Some(prepared) => prepared.finish(),
         None => Ok(false),
@@ -62,9 +83,9 @@ pub(super) fn replace(place: &Place, old: Option<&Meta>, new: &New<'_>, limits: 
 }
 
 /// Content that is on the disk and durable, but not in place: when dropped it is as if it had never been.
-pub(super) struct Prepared<'a> {
+pub(super) struct Prepared<'a, C: Content + ?Sized = [u8]> {
     place: &'a Place,
-    new: &'a New<'a>,
+    new: &'a New<'a, C>,
     limits: &'a Limits,
     step: Step<'a>,
 }
@@ -80,12 +101,12 @@ enum Step<'a> {
 }
 
 /// Does as much of [`replace`] as nobody can see. `None` when there is something else than `old` by now.
-pub(super) fn prepare<'a>(
+pub(super) fn prepare<'a, C: Content + ?Sized>(
     place: &'a Place,
     old: Option<&'a Meta>,
-    new: &'a New<'a>,
+    new: &'a New<'a, C>,
     limits: &'a Limits,
-) -> Result<Option<Prepared<'a>>> {
+) -> Result<Option<Prepared<'a, C>>> {
     let (parent, step) = match (&place.target, old) {
         (Target::Missing { parent, folders, name, .. }, None) => {
             keep_reserve(place, parent, new, limits)?;
@@ -102,7 +123,7 @@ pub(super) fn prepare<'a>(
     Ok(step.map(|step| Prepared { place, new, limits, step }))
 }
 
-impl Prepared<'_> {
+impl<C: Content + ?Sized> Prepared<'_, C> {
     /// Puts it in place. False when there is something else than before by now, and nothing was done.
     pub(super) fn finish(self) -> Result<bool> {
         let Self { place, new, limits, step } = self;
@@ -136,9 +157,14 @@ fn told<T>(place: &Place, parent: &OwnedFd, limits: &Limits, result: io::Result<
     }
 }
 
-fn keep_reserve(place: &Place, parent: &OwnedFd, new: &New<'_>, limits: &Limits) -> Result<()> {
+fn keep_reserve<C: Content + ?Sized>(
+    place: &Place,
+    parent: &OwnedFd,
+    new: &New<'_, C>,
+    limits: &Limits,
+) -> Result<()> {
     let free = free_bytes(place, parent)?;
-    let needed = u64::try_from(new.content.len()).unwrap_or(u64::MAX).saturating_add(limits.reserve_bytes);
+    let needed = new.content.size().saturating_add(limits.reserve_bytes);
     if free < needed { Err(no_space(free, limits)) } else { Ok(()) }
 }
 
@@ -152,7 +178,7 @@ fn no_space(free_bytes: u64, limits: &Limits) -> Error {
 }
 
 /// A new file with its content, made where the path so far exists.
-fn make<'a>(parent: &'a OwnedFd, new: &New<'_>) -> io::Result<Temp<'a>> {
+fn make<'a, C: Content + ?Sized>(parent: &'a OwnedFd, new: &New<'_, C>) -> io::Result<Temp<'a>> {
     let mode = if new.like.is_some() { 0o600 } else { 0o644 };
     let mut temp = Temp::create(parent.as_fd(), Mode::from_raw_mode(mode))?;
     if let Some((file, meta)) = new.like {
@@ -194,11 +220,11 @@ fn name_new(parent: &OwnedFd, folders: &[OsString], name: &OsStr, temp: Temp<'_>
 }
 
 /// What replaces the file `name`; nothing where that is not `old` any more.
-fn make_over<'a>(
+fn make_over<'a, C: Content + ?Sized>(
     parent: &'a OwnedFd,
     name: &'a OsStr,
     old: &'a Meta,
-    new: &New<'_>,
+    new: &New<'_, C>,
 ) -> io::Result<Option<Step<'a>>> {
     // The kernel says whether the file may be written: replacing it would only ask for the right to its directory.
     let file = match open_beneath(parent, name, OFlags::WRONLY | FILE_FLAGS, Mode::empty()) {
@@ -223,7 +249,13 @@ fn make_over<'a>(
     Ok(Some(Step::Write { parent, file, old }))
 }
 
-fn name_over(parent: &OwnedFd, name: &OsStr, old: &Meta, new: &New<'_>, temp: Temp<'_>) -> io::Result<bool> {
+fn name_over<C: Content + ?Sized>(
+    parent: &OwnedFd,
+    name: &OsStr,
+    old: &Meta,
+    new: &New<'_, C>,
+    temp: Temp<'_>,
+) -> io::Result<bool> {
     match Meta::at(parent, name) {
         Ok(now) if is_as_seen(&now, old, new) => {}
         Ok(_) | Err(Errno::NOENT) => return Ok(false),
@@ -234,13 +266,13 @@ fn name_over(parent: &OwnedFd, name: &OsStr, old: &Meta, new: &New<'_>, temp: Te
     Ok(true)
 }
 
-fn is_as_seen(now: &Meta, old: &Meta, new: &New<'_>) -> bool {
+fn is_as_seen<C: Content + ?Sized>(now: &Meta, old: &Meta, new: &New<'_, C>) -> bool {
     if new.unchanged { now == old } else { now.same_file(old) }
 }
 
 /// Writes the content to `temp`, gives it `mode` (that which it has, where `None`), and makes it durable.
-fn fill(temp: &mut Temp<'_>, new: &New<'_>, mode: Option<u32>) -> io::Result<()> {
-    temp.file().write_all(new.content).map_err(errno)?;
+fn fill<C: Content + ?Sized>(temp: &mut Temp<'_>, new: &New<'_, C>, mode: Option<u32>) -> io::Result<()> {
+    new.content.write_to(temp.file())?;
     let now = Meta::of(temp.file())?.mode;
     let wanted = executable(mode.unwrap_or(now), new.executable);
     if wanted != now {
@@ -250,11 +282,11 @@ fn fill(temp: &mut Temp<'_>, new: &New<'_>, mode: Option<u32>) -> io::Result<()>
     fsync(temp.file())
 }
 
-fn write_in_place(file: &File, old: &Meta, new: &New<'_>) -> io::Result<bool> {
+fn write_in_place<C: Content + ?Sized>(file: &File, old: &Meta, new: &New<'_, C>) -> io::Result<bool> {
     if !is_as_seen(&Meta::of(file)?, old, new) {
         return Ok(false);
     }
-    let size = u64::try_from(new.content.len()).map_err(|_| Errno::FBIG)?;
+    let size = new.content.size();
     // What could end the write in its middle must show before it starts: the limit of file sizes, the free space.
     if getrlimit(Resource::Fsize).current.is_some_and(|most| size > most) {
         return Err(Errno::FBIG);
@@ -269,7 +301,7 @@ fn write_in_place(file: &File, old: &Meta, new: &New<'_>) -> io::Result<bool> {
             }
         }
     }
-    file.write_all_at(new.content, 0).map_err(errno)?;
+    new.content.write_to(file)?;
     ftruncate(file, size)?;
     let wanted = executable(new.mode.unwrap_or(old.mode) & 0o1777, new.executable);
     if wanted != old.mode {

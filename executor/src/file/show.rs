@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// `bytes` as text: what is not UTF-8 and every control character becomes an escape such as `\xff`, `\n` or `\t`.
-pub(super) fn show(bytes: &[u8]) -> String {
+pub(crate) fn show(bytes: &[u8]) -> String {
     show_keeping(bytes, &[])
 }
 

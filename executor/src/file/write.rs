@@ -67,7 +67,7 @@ pub(super) fn write(
 }
 
 /// Facts of the regular file at `place`, or nothing where it can be created.
-fn present(place: &Place) -> Result<Option<Meta>> {
+pub(super) fn present(place: &Place) -> Result<Option<Meta>> {
     match &place.target {
         Target::Directory(_) | Target::Missing { as_directory: true, .. } => {
             Err(place.problem(PathProblem::IsADirectory))

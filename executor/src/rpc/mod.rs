@@ -8,6 +8,7 @@ pub mod listen;
 mod status;
 mod system;
 mod terminal;
+mod transfer;
 mod workspace;
 
 use std::future::Future;
@@ -18,6 +19,7 @@ use runlet_proto::v1::file_service_server::FileServiceServer;
 use runlet_proto::v1::job_service_server::JobServiceServer;
 use runlet_proto::v1::system_service_server::SystemServiceServer;
 use runlet_proto::v1::terminal_service_server::TerminalServiceServer;
+use runlet_proto::v1::transfer_service_server::TransferServiceServer;
 use runlet_proto::v1::workspace_service_server::WorkspaceServiceServer;
 use runlet_proto::{MAX_MESSAGE_BYTES, SECRET_METADATA_KEY};
 use subtle::ConstantTimeEq;
@@ -37,6 +39,9 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Calls of one gateway at a time; every waiting call counts.
 const CONCURRENT_CALLS: u32 = 8192;
 
+/// Largest frame: a piece of content and what goes with it, so that it comes in one.
+const FRAME_BYTES: u32 = 320 << 10;
+
 /// Largest metadata of a call.
 const METADATA_BYTES: u32 = 32 << 10;
 
@@ -53,6 +58,7 @@ pub async fn serve(machine: Arc<Machine>, listener: Listener, stop: impl Future<
         .max_concurrent_streams(CONCURRENT_CALLS)
         .initial_stream_window_size(1 << 20)
         .initial_connection_window_size(8 << 20)
+        .max_frame_size(FRAME_BYTES)
         .add_service(health)
         .add_service(guarded(
             WorkspaceServiceServer::new(workspace::Service(Arc::clone(&machine)))
@@ -76,6 +82,10 @@ pub async fn serve(machine: Arc<Machine>, listener: Listener, stop: impl Future<
             TerminalServiceServer::new(terminal::Service(Arc::clone(&machine)))
                 .max_decoding_message_size(MAX_MESSAGE_BYTES)
                 .max_encoding_message_size(MAX_MESSAGE_BYTES),
+            guard.clone(),
+        ))
+        .add_service(guarded(
+            TransferServiceServer::new(transfer::Service(Arc::clone(&machine))),
             guard.clone(),
         ))
         .add_service(guarded(SystemServiceServer::new(system::Service(machine)), guard));

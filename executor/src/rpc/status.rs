@@ -140,6 +140,21 @@ fn classify(error: Error, message: &mut String) -> (Code, ErrorReason, Facts) {
         Error::ProgramMissing { program } => {
             (Code::FailedPrecondition, Reason::ProgramMissing, vec![("program", program.to_owned())])
         }
+        Error::LinkNotFound { link_id } => (Code::NotFound, Reason::LinkNotFound, vec![("link_id", link_id)]),
+        Error::TooManyLinks { limit } => {
+            (Code::ResourceExhausted, Reason::TooManyLinks, vec![("limit", limit.to_string())])
+        }
+        Error::LinksFull { limit } => {
+            (Code::ResourceExhausted, Reason::LinksFull, vec![("limit", limit.to_string())])
+        }
+        Error::SnapshotTooSlow { seconds, bytes: _ } => {
+            (Code::FailedPrecondition, Reason::SnapshotTooSlow, vec![("seconds", seconds.to_string())])
+        }
+        Error::UploadTooLarge { limit } => {
+            (Code::FailedPrecondition, Reason::UploadTooLarge, vec![("limit", limit.to_string())])
+        }
+        Error::UploadBusy => (Code::FailedPrecondition, Reason::UploadBusy, Vec::new()),
+        Error::UploadCutShort { bytes: _ } => (Code::InvalidArgument, Reason::UploadCutShort, Vec::new()),
         Error::ShuttingDown => (Code::Unavailable, Reason::ShuttingDown, Vec::new()),
         Error::Internal { action, source } => {
             // The caller gets a number by which the log tells the rest; a cause may name what is not the caller's.

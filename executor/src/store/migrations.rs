@@ -78,6 +78,23 @@ CREATE TABLE terminals (
 CREATE INDEX terminals_running ON terminals (seq) WHERE state = 'running';
 CREATE INDEX terminals_ended ON terminals (ended_ms) WHERE ended_ms IS NOT NULL;
 ",
+    "
+CREATE TABLE links (
+    seq            INTEGER PRIMARY KEY AUTOINCREMENT,
+    link_id        TEXT NOT NULL UNIQUE,
+    secret_sha256  BLOB NOT NULL,
+    workspace_id   TEXT NOT NULL,
+    principal      TEXT NOT NULL,
+    path           BLOB NOT NULL,
+    name           TEXT NOT NULL,
+    size_bytes     INTEGER NOT NULL,
+    sha256         TEXT NOT NULL,
+    replaces       INTEGER NOT NULL,
+    created_ms     INTEGER NOT NULL,
+    expires_ms     INTEGER NOT NULL,
+    ended          INTEGER NOT NULL DEFAULT 0
+) STRICT;
+",
 ];
 
 /// Takes the steps that the file lacks, after a copy of it was made beside it.

@@ -3,6 +3,7 @@
 
 mod ended;
 mod jobs;
+mod links;
 mod migrations;
 mod terminals;
 mod thread;
@@ -18,6 +19,7 @@ use thread::{Deliver, Message, Write};
 
 pub use ended::EndedRow;
 pub use jobs::{JobEndRow, JobFilter, JobRow};
+pub use links::LinkRow;
 pub use terminals::TerminalRow;
 pub use workspaces::WorkspaceRow;
 

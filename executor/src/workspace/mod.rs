@@ -147,6 +147,8 @@ pub struct Lease {
     pub workspace: Arc<Workspace>,
     /// Its files.
     pub root: Arc<Root>,
+    /// Cancelled when the workspace is to be deleted, which then waits for this lease: what takes long gives up.
+    pub closing: CancellationToken,
     _gate: tokio::sync::OwnedRwLockReadGuard<()>,
 }
 
@@ -277,7 +279,8 @@ impl Workspaces {
             }
             State::Deleting => return Err(Error::WorkspaceNotFound { workspace_id: id_or_name.to_owned() }),
         }
-        Ok(Lease { workspace, root: Arc::clone(&entry.root), _gate: gate })
+        let closing = entry.abandoned.clone();
+        Ok(Lease { workspace, root: Arc::clone(&entry.root), closing, _gate: gate })
     }
 
     /// Closes a workspace for good: once this returns nothing starts in it any more.

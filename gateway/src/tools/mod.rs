@@ -6,6 +6,7 @@ mod file;
 mod job;
 mod schema;
 mod terminal;
+mod transfer;
 mod wait;
 mod workspace;
 
@@ -54,6 +55,8 @@ impl Effect {
 pub(crate) struct Context {
     pub(crate) link: Arc<Link>,
     pub(crate) principal: Principal,
+    /// Where the client reaches this server, without a slash at its end.
+    pub(crate) base: Arc<str>,
 }
 
 impl Context {
@@ -153,7 +156,7 @@ impl Selection {
         match names.iter().find(|name| !known(name)) {
             None => Ok(Self(names.to_vec())),
             Some(name) => Err(format!(
-                "RUNLET_TOOLSETS: '{name}' is neither a set (workspaces, jobs, terminals, files) nor the name of a tool"
+                "RUNLET_TOOLSETS: '{name}' is neither a set (workspaces, jobs, terminals, files, links) nor the name of a tool"
             )),
         }
     }
@@ -190,7 +193,7 @@ impl Toolbox {
 }
 
 fn all() -> Vec<Offered> {
-    [workspace::tools(), job::tools(), terminal::tools(), wait::tools(), file::tools()]
+    [workspace::tools(), job::tools(), terminal::tools(), wait::tools(), file::tools(), transfer::tools()]
         .into_iter()
         .flatten()
         .collect()
@@ -203,7 +206,7 @@ mod tests {
     #[test]
     fn declarations_are_complete_sorted_and_portable() {
         let tools = Toolbox::new(&Selection(Vec::new())).declarations();
-        assert_eq!(tools.len(), 24);
+        assert_eq!(tools.len(), 28);
         assert!(tools.is_sorted_by(|one, other| one.name < other.name));
         for tool in &tools {
             let name = &tool.name;
@@ -231,7 +234,7 @@ mod tests {
             total += tokens;
         }
         println!("{total:>5} tokens in all");
-        assert!(total <= 4_100, "{total} tokens");
+        assert!(total <= 4_600, "{total} tokens");
     }
 
     #[test]

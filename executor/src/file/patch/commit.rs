@@ -178,7 +178,7 @@ fn undo(step: &Done<'_>, limits: &Limits) -> Result<bool> {
     let limits = Limits { reserve_bytes: 0, ..limits.clone() };
     match (now, &slot.old) {
         (Ok(now), Some(old)) => {
-            let new = New { mode: Some(old.meta.mode), ..New::of(&old.content) };
+            let new = New { mode: Some(old.meta.mode), ..New::of(old.content.as_slice()) };
             replace(place, Some(now), &new, &limits)
         }
         (Ok(now), None) => {
@@ -195,7 +195,7 @@ fn undo(step: &Done<'_>, limits: &Limits) -> Result<bool> {
             let name = name.to_owned();
             let target = Target::Missing { parent, folders: Vec::new(), name, as_directory: false };
             let again = Place { shown: place.shown.clone(), path: place.path.clone(), target };
-            let new = New { like: Some((file, &old.meta)), ..New::of(&old.content) };
+            let new = New { like: Some((file, &old.meta)), ..New::of(old.content.as_slice()) };
             replace(&again, None, &new, &limits)
         }
         (Err(_), None) => Ok(true),
