@@ -39,7 +39,7 @@ const WINDOW_BYTES: u32 = 2 << 20;
 /// Largest frame: a piece of content and what goes with it, so that it comes in one.
 const FRAME_BYTES: u32 = 320 << 10;
 /// What a download may have on its way to a client that does not read.
-const BULK_WINDOW_BYTES: u32 = 512 << 10;
+const BULK_WINDOW_BYTES: u32 = 1 << 20;
 /// The largest there is: clients that don't read must not use up what the others share with them.
 const BULK_CONNECTION_BYTES: u32 = (1 << 31) - 1;
 

@@ -111,7 +111,7 @@ impl Nginx {
             .map(|name| format!("{name}_temp_path {place}/{name};\n"))
             .concat();
         let settings = format!(
-            "daemon off; user root; pid {place}/pid; error_log stderr; events {{}}
+            "daemon off; master_process off; pid {place}/pid; error_log stderr; events {{}}
              http {{ access_log off; sendfile on; {temporary}
              server {{ listen {address}; root {place}; }} }}"
         );

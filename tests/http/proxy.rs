@@ -24,7 +24,7 @@ async fn http_11_nginx_with_its_defaults_passes_a_wait_on_as_it_goes() {
         .map(|name| format!("{name}_temp_path {place}/{name};\n"))
         .concat();
     let settings = format!(
-        "daemon off; pid {place}/pid; error_log stderr; events {{}}
+        "daemon off; master_process off; pid {place}/pid; error_log stderr; events {{}}
          http {{ access_log off; {temporary}
          server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass {}; }} }} }}",
         world.base()

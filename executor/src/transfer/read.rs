@@ -1,10 +1,12 @@
 //! Reading a download.
 
 use std::fs::File;
+use std::io::IoSliceMut;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use rustix::io::{ReadWriteFlags, preadv2};
 
 use super::LinkKind;
 use super::registry::Transfers;
@@ -48,12 +50,15 @@ impl Reader {
             return Ok(None);
         }
         let (file, at) = (Arc::clone(&self.file), self.at);
-        let read = tokio::task::spawn_blocking(move || {
-            let mut piece = vec![0; room];
-            file.read_exact_at(&mut piece, at).map(|()| piece)
-        });
-        let read = read.await.map_err(|error| Error::internal("reading a snapshot", error))?;
-        let piece = read.map_err(|error| Error::internal("reading a snapshot", error))?;
+        let mut piece = vec![0; room];
+        // What is in memory already, as after it was written, costs no change of threads.
+        let had = preadv2(&file, &mut [IoSliceMut::new(&mut piece)], at, ReadWriteFlags::NOWAIT);
+        if had != Ok(room) {
+            let read =
+                tokio::task::spawn_blocking(move || file.read_exact_at(&mut piece, at).map(|()| piece));
+            let read = read.await.map_err(|error| Error::internal("reading a snapshot", error))?;
+            piece = read.map_err(|error| Error::internal("reading a snapshot", error))?;
+        }
         self.at += u64::try_from(room).unwrap_or(0);
         Ok(Some(piece.into()))
     }
