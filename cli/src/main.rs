@@ -1,6 +1,7 @@
 //! `runlet`: starts the gateway and the executor that lie beside it, and tells what the machine offers. It links neither
 //! of them. And it shows a person what agents run, by the gateway that agents use.
 
+mod attach;
 mod clients;
 mod doctor;
 mod gateway;
@@ -71,6 +72,8 @@ enum Command {
     Ps(ps::Ps),
     /// Print the output of a job or a terminal, and follow it
     Logs(logs::Logs),
+    /// Take over a terminal: see what it shows and type into it, beside the agent that uses it
+    Attach(attach::Attach),
 }
 
 fn main() -> ExitCode {
@@ -79,5 +82,6 @@ fn main() -> ExitCode {
         Command::Doctor(doctor) => doctor.run(),
         Command::Ps(ps) => talk(ps.run()),
         Command::Logs(logs) => talk(logs.run()),
+        Command::Attach(attach) => talk(attach.run()),
     }
 }

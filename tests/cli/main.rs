@@ -1,8 +1,11 @@
-//! `runlet ps` and `runlet logs` as a person uses them, beside agents on both real programs.
+//! `runlet ps`, `runlet logs` and `runlet attach` as a person uses them, beside agents on both real programs.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on must fail")]
 
+mod attach;
 mod connecting;
 mod logs;
+mod person;
+mod programs;
 mod ps;
 
 use std::process::Stdio;
