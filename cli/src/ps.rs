@@ -222,7 +222,7 @@ mod tests {
         let names = HashMap::from([("ws_b", "build")]);
         let rows = [Row::of(&job, &names, now), Row::of(&terminal, &names, now)];
         assert_eq!(
-            table(&rows, Some(66)),
+            table(&rows, Some(60)),
             "ID      KIND      WORKSPACE  STATUS    AGE  COMMAND\n\
              job_a   job       ws_a       running   5m   printf '\\u{1b}[…\n\
              term_a  terminal  build      exited 3  65m  [dev] bash\n"
