@@ -7,10 +7,11 @@ use std::process::{ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use reqwest::{StatusCode, Url, header::HOST};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{clients, http, say, token};
+use crate::{clients, gateway, say, token};
 
 /// Exit status for settings that can't be used (EX_USAGE of sysexits.h).
 const UNUSABLE_SETTINGS: u8 = 64;
@@ -20,6 +21,9 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 
 /// How often a starting program is asked whether it is ready.
 const ASK_PERIOD: Duration = Duration::from_millis(20);
+
+/// How long such a question may take.
+const ASK_LIMIT: Duration = Duration::from_secs(6);
 
 /// Longest path of a Unix socket, the final NUL left out (unix(7)).
 const MAX_SOCKET_PATH: usize = 107;
@@ -114,7 +118,7 @@ impl Up {
             )));
         }
         let given = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        let token_file = root.join("token");
+        let token_file = token::file(&root);
         let token = if given("SANDBOX_TOKEN") || given("SANDBOX_TOKEN_FILE") {
             None
         } else {
@@ -185,17 +189,19 @@ impl Pair {
     /// Waits until the gateway reaches the executor.
     async fn await_ready(&mut self, address: SocketAddr) -> Result<(), Problem> {
         let until = Instant::now() + START_LIMIT;
+        let failed = |error| Problem::Ended(format!("asking whether the gateway is ready: {error}"));
+        let url =
+            Url::parse(&format!("http://{address}/readyz")).map_err(|error| failed(error.to_string()))?;
+        let http = gateway::client(&url).map_err(|error| failed(error.to_string()))?;
         loop {
             self.check_alive()?;
-            let asked = tokio::task::spawn_blocking(move || http::get(address, "/readyz")).await;
-            if matches!(asked, Ok(Ok((200, _)))) {
+            let asked = http.get(url.clone()).header(HOST, "localhost").timeout(ASK_LIMIT).send().await;
+            if asked.is_ok_and(|answer| answer.status() == StatusCode::OK) {
                 // Another program may answer at this address while ours could not listen there.
                 return self.check_alive();
             }
             if Instant::now() > until {
-                return Err(Problem::Ended(format!(
-                    "http://{address}/readyz gave no good answer in {START_LIMIT:?}"
-                )));
+                return Err(Problem::Ended(format!("{url} gave no good answer in {START_LIMIT:?}")));
             }
             tokio::time::sleep(ASK_PERIOD).await;
         }

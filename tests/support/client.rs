@@ -57,6 +57,7 @@ pub struct Client {
 impl Client {
     /// A client of the gateway at `base`, such as `http://127.0.0.1:8000`.
     pub fn new(base: &str, token: &str) -> Self {
+        crate::install_tls();
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         Self { http, url: format!("{base}/mcp"), token: token.to_owned() }
     }

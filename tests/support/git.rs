@@ -144,7 +144,7 @@ fn open_to_all(directory: &Path) {
 }
 
 /// A certificate for localhost and 127.0.0.1, signed by an authority whose certificate is written to `ca_file`.
-fn identity(ca_file: &Path) -> ServerConfig {
+pub fn identity(ca_file: &Path) -> ServerConfig {
     let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     let key = rcgen::KeyPair::generate().unwrap();

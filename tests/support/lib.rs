@@ -12,3 +12,8 @@ pub mod world;
 
 pub use client::{Answer, Client};
 pub use world::{Builder, World};
+
+/// Makes ring the cryptography of every client, which makes none without.
+pub fn install_tls() {
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+}

@@ -80,6 +80,7 @@ impl Builder {
 
     /// Starts both programs and waits until they are ready.
     pub async fn start(self) -> World {
+        crate::install_tls();
         let directory = tempfile::Builder::new().prefix("runlet-test-").tempdir().unwrap();
         let mode = self.root_mode.unwrap_or(0o755);
         fs::set_permissions(directory.path(), Permissions::from_mode(mode)).unwrap();
