@@ -2,5 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't go on must fail")]
 
 mod main_job;
+mod overview;
 mod shells;
 mod waits;

@@ -8,6 +8,7 @@ use runlet_proto::v1::system_service_server::SystemService;
 use tonic::{Request, Response, Status};
 
 use super::convert;
+use super::transfer::wire_link;
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::waiting::{Condition, Known};
@@ -15,6 +16,7 @@ use crate::waiting::{Condition, Known};
 /// Rows shown at most; the counts tell how many there are.
 const WORKSPACES_SHOWN: usize = 100;
 const ENDED_SHOWN: u32 = 50;
+const LINKS_SHOWN: usize = 100;
 
 pub(super) struct Service(pub Arc<Machine>);
 
@@ -38,6 +40,7 @@ impl SystemService for Service {
             live_jobs: machine.jobs.living(None).into_iter().map(convert::job).collect(),
             ended_jobs: ended.into_iter().map(convert::job).collect(),
             ended_job_count,
+            links: (machine.transfers.list(None).into_iter().take(LINKS_SHOWN).map(wire_link)).collect(),
             live_terminals: machine.terminals.living(None).into_iter().map(convert::terminal).collect(),
             ended_terminals: ended_terminals.into_iter().map(convert::terminal).collect(),
         }))

@@ -156,7 +156,7 @@ async fn take(
     }
 }
 
-fn wire_link(link: Link) -> v1::Link {
+pub(super) fn wire_link(link: Link) -> v1::Link {
     let Link {
         id,
         workspace_id,

@@ -115,7 +115,7 @@ fn downloadable(link: &Link, url: String, entries: u64, notes: Vec<String>) -> R
         "Whoever has this URL can download it until then; revoke_download(download_id=\"{}\") ends it.",
         link.link_id
     );
-    let mut object = record(link);
+    let mut object = link_record(link);
     object.insert("url".to_owned(), url.clone().into());
     if entries > 0 {
         object.insert("entries".to_owned(), entries.into());
@@ -176,7 +176,7 @@ impl Tool for CreateUpload {
             text,
             "Send the file: curl -fT FILE '{url}'\nIt can be used once; the answer has the sha256."
         );
-        let mut object = record(&link);
+        let mut object = link_record(&link);
         object.insert("url".to_owned(), url.into());
         object.insert("replaces_bytes".to_owned(), answer.replaces_bytes.into());
         Ok(Reply::Text(text, Value::Object(object)))
@@ -200,7 +200,7 @@ impl Tool for ListDownloads {
         let message = ListLinksRequest { workspace_id: self.workspace_id.unwrap_or_default() };
         let send = |channel, request| async move { transfers(channel).list_links(request).await };
         let answer = context.link.call(message, ANSWER_TIME, Repeat::Always, send).await?;
-        let rows: Vec<_> = answer.links.iter().take(ROWS).map(record).collect();
+        let rows: Vec<_> = answer.links.iter().take(ROWS).map(link_record).collect();
         let mut object = json!({ "downloads": rows });
         if let Some(older) = answer.links.len().checked_sub(ROWS).filter(|older| *older > 0) {
             object["older_not_shown"] = older.into();
@@ -237,7 +237,7 @@ impl Tool for RevokeDownload {
 }
 
 /// A link as a record, without its secret.
-fn record(link: &Link) -> Map<String, Value> {
+pub(super) fn link_record(link: &Link) -> Map<String, Value> {
     let is_upload = link.kind() == Kind::Upload;
     let size = if is_upload { "max_bytes" } else { "size" };
     let object = json!({

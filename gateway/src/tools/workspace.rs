@@ -10,7 +10,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{ANSWER_TIME, Context, Effect, Offered, Tool, job::job_record, terminal::terminal_record};
+use super::{
+    ANSWER_TIME, Context, Effect, Offered, Tool, job::job_record, terminal::terminal_record,
+    transfer::link_record,
+};
 use crate::{
     executor::{Repeat, system, workspaces},
     failure::Failure,
@@ -186,7 +189,8 @@ impl Tool for DeleteWorkspace {
     }
 }
 
-/// Shows who you are, what this machine can do, its limits, what runs and what ended lately. Call it first, or when lost.
+/// Shows who you are, what this machine can do, its limits, what runs, links, and what ended lately. Call it first, or
+/// when lost.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct GetOverview {
@@ -240,6 +244,7 @@ impl Tool for GetOverview {
             "ended_jobs": answer.ended_jobs.iter().map(job_record).collect::<Vec<_>>(),
             "terminals": answer.live_terminals.iter().map(terminal_record).collect::<Vec<_>>(),
             "ended_terminals": answer.ended_terminals.iter().map(terminal_record).collect::<Vec<_>>(),
+            "links": answer.links.iter().map(link_record).collect::<Vec<_>>(),
         })))
     }
 }
