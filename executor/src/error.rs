@@ -56,7 +56,7 @@ pub enum Error {
         job_id: String,
     },
     /// The limit of living jobs and terminals is reached.
-    #[error("too many jobs and terminals (limit {limit}); the oldest is {oldest_id}")]
+    #[error("too many jobs (limit {limit}), terminals counted; the oldest is {oldest_id}")]
     TooManyJobs {
         /// The limit.
         limit: usize,

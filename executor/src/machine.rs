@@ -40,6 +40,10 @@ const DESCRIPTORS_OF_A_JOB: u64 = 6;
 /// Time between TERM and KILL for the jobs of a workspace that is deleted.
 const DELETE_GRACE: Duration = Duration::from_secs(2);
 
+/// Longest look for what a crash left in one workspace, and how long the start waits for all of them.
+const SWEEP_TIME: Duration = Duration::from_secs(2);
+const SWEEP_PATIENCE: Duration = Duration::from_millis(100);
+
 /// Longest time for asking a program for its version.
 const VERSION_LIMIT: Duration = Duration::from_secs(5);
 
@@ -165,8 +169,12 @@ impl Machine {
                 transfers.end_all(&link.workspace_id).await?;
             }
         }
+        let (workspaces, started) = (Arc::new(workspaces), OffsetDateTime::now_utc());
+        let sweeping = tasks.spawn(sweep(Arc::clone(&workspaces), files.clone(), started, stopping.clone()));
+        // Long enough for most; the rest goes on beside the calls.
+        let _going_on = tokio::time::timeout(SWEEP_PATIENCE, sweeping).await;
         Ok(Self {
-            workspaces: Arc::new(workspaces),
+            workspaces,
             jobs: Arc::new(jobs),
             terminals: Arc::new(terminals),
             files,
@@ -175,7 +183,7 @@ impl Machine {
             root,
             identity,
             drawn,
-            started: OffsetDateTime::now_utc(),
+            started,
             job_limit,
             config,
             store,
@@ -314,6 +322,28 @@ impl Machine {
         self.store.close().await;
         tracing::info!(ended_jobs, ended_terminals, "stopped");
         Ok(())
+    }
+}
+
+/// Removes what a crash of the last executor left in the workspaces.
+async fn sweep(
+    workspaces: Arc<Workspaces>,
+    files: Files,
+    started: OffsetDateTime,
+    stopping: CancellationToken,
+) {
+    for workspace in workspaces.list() {
+        if stopping.is_cancelled() {
+            return;
+        }
+        let Ok(lease) = workspaces.enter(workspace.id.as_str()).await else { continue };
+        match files.sweep(Arc::clone(&lease.root), started, SWEEP_TIME).await {
+            Ok(0) => {}
+            Ok(count) => {
+                tracing::info!(count, workspace_id = %workspace.id, "removed files that a crash left")
+            }
+            Err(error) => tracing::warn!(error = %error, cause = ?error, "can't look for what a crash left"),
+        }
     }
 }
 

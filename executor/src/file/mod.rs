@@ -24,6 +24,7 @@ mod search;
 mod search_file;
 mod search_pool;
 mod show;
+mod sweep;
 mod temp;
 mod walk;
 mod write;
@@ -45,8 +46,13 @@ mod search_tests;
 #[cfg(test)]
 mod write_tests;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
+use time::OffsetDateTime;
 use tokio_util::task::TaskTracker;
 
 pub use self::{
@@ -181,6 +187,13 @@ impl Files {
         let text = Arc::clone(&patch);
         let paths = self.workers.run(move || patch::names(&text)).await??;
         self.change(root, paths, move |root| patch::patch(root, &patch, &limits)).await
+    }
+
+    /// Removes what a crash of an executor before `started` left in a workspace, as far as `time` goes; returns how many
+    /// files went.
+    pub async fn sweep(&self, root: Arc<Root>, started: OffsetDateTime, time: Duration) -> Result<usize> {
+        let started = (started.unix_timestamp(), started.nanosecond());
+        self.workers.run(move || sweep::sweep(&root, started, Instant::now() + time)).await
     }
 
     /// Looks whether a file can be put at `path`.

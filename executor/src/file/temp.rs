@@ -96,6 +96,12 @@ impl Drop for Temp<'_> {
     }
 }
 
+/// Whether a file of this name is one in the making.
+pub(super) fn is_hidden_name(name: &OsStr) -> bool {
+    let inner = name.to_str().and_then(|name| name.strip_prefix(".runlet-")?.strip_suffix(".tmp"));
+    inner.is_some_and(|inner| inner.len() == 16 && inner.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+}
+
 /// Tries `make` with hidden names until one is free.
 fn with_hidden_name<T>(mut make: impl FnMut(&str) -> io::Result<T>) -> io::Result<(String, T)> {
     for _ in 0..ATTEMPTS {
