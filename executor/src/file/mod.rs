@@ -6,7 +6,9 @@ mod attributes;
 mod condition;
 mod diff;
 mod edit;
+mod follow;
 mod hint;
+mod index;
 mod list;
 mod load;
 mod matching;
@@ -31,6 +33,8 @@ mod edit_tests;
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
+mod follow_tests;
+#[cfg(test)]
 mod list_tests;
 #[cfg(test)]
 mod mod_tests;
@@ -50,6 +54,8 @@ use tokio_util::task::TaskTracker;
 pub use self::{
     condition::IfMatch,
     edit::{Edit, EditedFile},
+    follow::{Base, Presence, Uncounted},
+    index::{Changes, MOST_NAMES, Names},
     list::{Entry, ListRequest, Listing},
     load::LoadedFile,
     meta::Kind,
@@ -60,6 +66,7 @@ pub use self::{
     write::{WriteOptions, WrittenFile},
 };
 use self::{
+    follow::Kept,
     path::ATTEMPTS,
     queue::{Key, Queue},
 };
@@ -102,12 +109,13 @@ pub struct Files {
     tasks: TaskTracker,
     queue: Arc<Queue>,
     limits: Arc<Limits>,
+    kept: Arc<Kept>,
 }
 
 impl Files {
     /// File tools on `workers`, within `limits`. Changes that outlive their caller are tracked among `tasks`.
     pub fn new(workers: Workers, limits: Limits, tasks: TaskTracker) -> Self {
-        Self { workers, tasks, queue: Arc::default(), limits: Arc::new(limits) }
+        Self { workers, tasks, queue: Arc::default(), limits: Arc::new(limits), kept: Arc::default() }
     }
 
     /// Absolute path, links resolved, of the directory at `path`.
@@ -190,7 +198,10 @@ impl Files {
         let this = self.clone();
         let paths: Arc<[Vec<u8>]> = paths.into();
         // A task of its own: whoever waits may leave, the change goes on.
-        let task = self.tasks.spawn(async move { this.change_in_turn(root, paths, work).await });
+        let task = self.tasks.spawn(async move {
+            let _presence = root.presence();
+            this.change_in_turn(root, paths, work).await
+        });
         task.await.map_err(|e| Error::internal("change a file", e))?
     }
 

@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use thread::{Deliver, Message, Write};
 
 pub use ended::EndedRow;
-pub use jobs::{JobEndRow, JobFilter, JobRow};
+pub use jobs::{JobEndRow, JobFilesRow, JobFilter, JobRow};
 pub use terminals::TerminalRow;
 pub use workspaces::WorkspaceRow;
 
