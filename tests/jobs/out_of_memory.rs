@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::World;
 use support::jobs::end;
+use support::{World, wait};
 
 /// What the executor and its jobs may use together.
 const LIMIT: u64 = 256 << 20;
 
-/// A control group that is removed when this is dropped.
+/// A control group. A test that fails may leave it behind, empty.
 struct Group(PathBuf);
 
 impl Group {
@@ -30,17 +30,13 @@ impl Group {
             Some(group)
         })
     }
-}
 
-impl Drop for Group {
-    fn drop(&mut self) {
-        // The last of its processes may need a moment to go.
-        for _ in 0..100 {
-            if fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
+    /// Removes it, as soon as its last process is gone.
+    async fn remove(self) {
+        wait::until("the control group to be empty", Duration::from_secs(10), async || {
+            fs::remove_dir(&self.0).is_ok()
+        })
+        .await;
     }
 }
 
@@ -78,5 +74,7 @@ async fn a_job_that_the_kernel_ends_for_want_of_memory_says_so_and_names_the_lim
     assert_eq!((&job["exit_code"], &job["oom_killed"]), (&json!(137), &json!(false)), "{job}");
     assert_eq!(world.executor_pid(), executor);
     assert_eq!(client.run(&workspace, "echo goes on").await["output"], json!("goes on\n"));
+    drop(world);
+    group.remove().await;
     println!("out of memory: told with its limit, {LIMIT} bytes; the executor lives");
 }

@@ -17,9 +17,11 @@ use super::{
     path::Root,
 };
 
-/// How long a look before something begins may take, waiting for its turn included: it is waited for.
-const BASE_LIMIT: Duration = Duration::from_millis(100);
-/// How long a look after something ended may take, waiting for its turn included.
+/// How long a look before something begins may take, which is waited for; and with the wait for its turn.
+const BASE_TIME: Duration = Duration::from_millis(50);
+const BASE_LIMIT: Duration = Duration::from_millis(250);
+/// How long a look after something ended may take; and with the wait for its turn.
+const CHANGES_TIME: Duration = Duration::from_millis(250);
 const CHANGES_LIMIT: Duration = Duration::from_secs(1);
 /// A directory that could not be followed is looked at again when that was so long ago, and nobody waits for it.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
@@ -35,6 +37,8 @@ const FEW: usize = 500;
 pub enum Uncounted {
     /// There is too much to look at.
     TooLarge,
+    /// Looking at it takes too long.
+    Slow,
     /// The work directory can't be read.
     Unreadable,
     /// What is kept of all directories takes the memory that it may.
@@ -46,9 +50,8 @@ pub enum Uncounted {
 impl fmt::Display for Uncounted {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::TooLarge => {
-                "not followed: the work directory holds more than 20,000 files, or takes too long to look through"
-            }
+            Self::TooLarge => "not followed: the work directory holds more than 20,000 files",
+            Self::Slow => "not followed: looking through the work directory takes too long",
             Self::Unreadable => "not followed: the work directory can't be read",
             Self::TooMany => "not followed: too many files are followed at once",
             Self::Busy => "not counted: the machine was too busy",
@@ -259,10 +262,15 @@ impl Files {
             state.begun += 1;
             (state.present == idle.unwrap_or(0), state.departed)
         };
-        let (its, kept) = (Arc::clone(root), Arc::clone(&self.kept));
-        let found = self.workers.run(move || Index::read(&its, &kept)).await;
+        let (its, kept, most) = (Arc::clone(root), Arc::clone(&self.kept), self.limits.followed_names);
+        let time = if idle.is_some() { BASE_TIME } else { CHANGES_TIME };
+        let found = self.workers.run(move || Index::read(&its, &kept, most, time)).await;
         let mut found = found.unwrap_or(Err(Uncounted::Busy)).map(Arc::new);
         let mut state = root.followed.lock();
+        // A longer look, for which nobody waits, may still see it all.
+        if idle.is_some() && matches!(found, Err(Uncounted::Slow)) {
+            return found;
+        }
         // The same twice takes memory once.
         if let (Ok(now), Some(Look { found: Ok(before), .. })) = (&found, &state.last)
             && before.same(now)

@@ -15,12 +15,8 @@ use super::{
     walk::{End, Item, Walk},
 };
 
-/// Most entries of a directory that is followed, …
-const MAX_ENTRIES: usize = 20_000;
-/// … most bytes of their paths together, …
+/// Most bytes of the paths of a directory that is followed.
 const MAX_PATH_BYTES: usize = 2 << 20;
-/// … and the longest time that looking at them may take.
-const LOOK_TIME: Duration = Duration::from_millis(50);
 /// Entries that are looked at between two looks at the clock.
 const BETWEEN_CLOCKS: usize = 64;
 
@@ -66,22 +62,23 @@ pub struct Names {
 }
 
 impl Index {
-    /// Looks at the work directory of `root`. What this thread may not read is not seen.
-    pub(super) fn read(root: &Root, kept: &Kept) -> Result<Self, Uncounted> {
+    /// Looks at the work directory of `root` for so long, and at so many entries, at most. What this thread may not read
+    /// is not seen.
+    pub(super) fn read(root: &Root, kept: &Kept, most: usize, time: Duration) -> Result<Self, Uncounted> {
         let work = root.directory(["work".as_ref()].into_iter()).map_err(|_| Uncounted::Unreadable)?;
-        let deadline = Instant::now() + LOOK_TIME;
+        let deadline = Instant::now() + time;
         let walk = Walk {
             depth: usize::MAX,
             include_ignored: true,
             enter_git: false,
             from: Vec::new(),
-            max_names: MAX_ENTRIES,
+            max_names: most,
             deadline,
         };
         let (mut paths, mut entries) = (Vec::new(), Vec::new());
         let mut visit = |item: Item<'_>| {
             let late = entries.len() % BETWEEN_CLOCKS == 0 && Instant::now() >= deadline;
-            if late || entries.len() == MAX_ENTRIES || paths.len() + item.path.len() > MAX_PATH_BYTES {
+            if late || entries.len() == most || paths.len() + item.path.len() > MAX_PATH_BYTES {
                 return ControlFlow::Break(());
             }
             // What is gone by now is not there.
@@ -94,7 +91,7 @@ impl Index {
         };
         let end = walk.run(root, &work, &[], &mut visit).map_err(|_| Uncounted::Unreadable)?;
         if end != End::Complete {
-            return Err(Uncounted::TooLarge);
+            return Err(if Instant::now() >= deadline { Uncounted::Slow } else { Uncounted::TooLarge });
         }
         paths.shrink_to_fit();
         entries.shrink_to_fit();

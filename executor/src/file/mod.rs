@@ -88,6 +88,8 @@ pub struct Limits {
     pub list_time: Duration,
     /// Time that a search takes.
     pub search_time: Duration,
+    /// Files and directories up to which a work directory is followed.
+    pub followed_names: usize,
 }
 
 impl Default for Limits {
@@ -98,6 +100,7 @@ impl Default for Limits {
             list_names: 200_000,
             list_time: Duration::from_secs(5),
             search_time: Duration::from_secs(10),
+            followed_names: 20_000,
         }
     }
 }

@@ -166,9 +166,8 @@ impl Tour<'_> {
         let (walk, below) = (self.walk, &self.path[self.start..]);
         // Those that lead to where the walk goes on were counted when it came there.
         let leads_to_from = walk.from.starts_with(below);
-        if below < &*walk.from && !leads_to_from {
-            Entrance::Skip
-        } else if !walk.enter_git && (below == b".git/" || below.ends_with(b"/.git/")) {
+        let is_git = below == b".git/" || below.ends_with(b"/.git/");
+        if (below < &*walk.from && !leads_to_from) || (is_git && !walk.enter_git) {
             Entrance::Skip
         } else if depth >= walk.depth.min(MAX_DEPTH) {
             self.incomplete |= walk.depth > MAX_DEPTH;

@@ -351,6 +351,20 @@ mod tests {
     }
 
     #[test]
+    fn changed_files_are_counted_in_a_line_unless_there_are_none() {
+        let files = |created, changed, deleted| Some(FileCounts { created, changed, deleted });
+        let text = |files| {
+            let job = Job { files, ..job(State::Exited, Some(0)) };
+            parts(started(&StartJobResponse { job: Some(job), ..StartJobResponse::default() })).0
+        };
+        let names = "read_output(job_id=\"job_7f3k2m9qd4ra\", files=true) names them]\n";
+        assert!(text(files(2, 1, 0)).ends_with(&format!("\n[2 files created, 1 changed; {names}")));
+        assert!(text(files(0, 0, 1200)).ends_with(&format!("\n[1,200 files deleted; {names}")));
+        assert!(!text(files(0, 0, 0)).contains('['));
+        assert!(!text(None).contains('['));
+    }
+
+    #[test]
     fn reader_is_told_where_it_is_and_how_to_go_on() {
         let answer = ReadOutputResponse {
             job: Some(job(State::Exited, Some(0))),
