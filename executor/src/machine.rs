@@ -217,6 +217,7 @@ impl Machine {
             loop {
                 tokio::time::sleep(period).await;
                 this.spawner.trim();
+                this.files.forget_idle();
                 match retention.apply(&this.store, this.living_ids()).await {
                     Ok(0) => {}
                     Ok(count) => {

@@ -38,7 +38,7 @@ impl Fixture {
             fs::create_dir_all(path.join(part)).unwrap();
         }
         let root = Arc::new(Root::open(&path).unwrap());
-        let limits = Limits { reserve_bytes: 0, ..Limits::default() };
+        let limits = Limits { reserve_bytes: 0, followed_names: 2_000, ..Limits::default() };
         Self { directory, root, limits }
     }
 

@@ -86,6 +86,7 @@ pub(super) fn list(root: &Root, request: &ListRequest, limits: &Limits) -> Resul
     let walk = Walk {
         depth: request.depth,
         include_ignored: request.include_ignored,
+        enter_git: true,
         from: after.clone().map(|after| after.path).unwrap_or_default(),
         max_names: limits.list_names,
         deadline: Instant::now() + limits.list_time,

@@ -7,7 +7,9 @@ mod condition;
 mod diff;
 mod edit;
 mod facts;
+mod follow;
 mod hint;
+mod index;
 mod list;
 mod load;
 mod matching;
@@ -34,6 +36,8 @@ mod edit_tests;
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
+mod follow_tests;
+#[cfg(test)]
 mod list_tests;
 #[cfg(test)]
 mod mod_tests;
@@ -59,6 +63,8 @@ pub use self::{
     condition::IfMatch,
     edit::{Edit, EditedFile},
     facts::Facts,
+    follow::{Base, Presence, Uncounted},
+    index::{Changes, MOST_NAMES, Names},
     list::{Entry, ListRequest, Listing},
     load::LoadedFile,
     meta::Kind,
@@ -69,15 +75,16 @@ pub use self::{
     search::{FoundLine, SearchRequest, SearchResult},
     write::{WriteOptions, WrittenFile},
 };
+use self::{
+    follow::Kept,
+    path::ATTEMPTS,
+    queue::{Key, Queue},
+};
 /// For archives, which walk trees in a way of their own.
 pub(crate) use self::{
     meta::Meta,
     path::{FILE_FLAGS, Place, Target, open_beneath, open_file},
     show::show,
-};
-use self::{
-    path::ATTEMPTS,
-    queue::{Key, Queue},
 };
 use crate::{
     error::{Error, Result},
@@ -97,6 +104,8 @@ pub struct Limits {
     pub list_time: Duration,
     /// Time that a search takes.
     pub search_time: Duration,
+    /// Files and directories up to which a work directory is followed.
+    pub followed_names: usize,
 }
 
 impl Default for Limits {
@@ -107,6 +116,7 @@ impl Default for Limits {
             list_names: 200_000,
             list_time: Duration::from_secs(5),
             search_time: Duration::from_secs(10),
+            followed_names: 20_000,
         }
     }
 }
@@ -118,12 +128,13 @@ pub struct Files {
     tasks: TaskTracker,
     queue: Arc<Queue>,
     limits: Arc<Limits>,
+    kept: Arc<Kept>,
 }
 
 impl Files {
     /// File tools on `workers`, within `limits`. Changes that outlive their caller are tracked among `tasks`.
     pub fn new(workers: Workers, limits: Limits, tasks: TaskTracker) -> Self {
-        Self { workers, tasks, queue: Arc::default(), limits: Arc::new(limits) }
+        Self { workers, tasks, queue: Arc::default(), limits: Arc::new(limits), kept: Arc::default() }
     }
 
     /// Absolute path, links resolved, of the directory at `path`.
@@ -245,7 +256,10 @@ impl Files {
         let this = self.clone();
         let paths: Arc<[Vec<u8>]> = paths.into();
         // A task of its own: whoever waits may leave, the change goes on.
-        let task = self.tasks.spawn(async move { this.change_in_turn(root, paths, work).await });
+        let task = self.tasks.spawn(async move {
+            let _presence = root.presence();
+            this.change_in_turn(root, paths, work).await
+        });
         task.await.map_err(|e| Error::internal("change a file", e))?
     }
 

@@ -11,6 +11,7 @@ use std::{
         unix::ffi::{OsStrExt, OsStringExt},
     },
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use rustix::{
@@ -20,6 +21,7 @@ use rustix::{
 };
 
 use super::{
+    follow::{Followed, Presence},
     meta::{Kind, Meta},
     queue::Key,
     show::show,
@@ -38,6 +40,7 @@ pub(super) const ATTEMPTS: usize = 8;
 pub struct Root {
     directory: OwnedFd,
     path: PathBuf,
+    pub(super) followed: Followed,
 }
 
 /// Where a path led.
@@ -81,7 +84,7 @@ pub(crate) enum Target {
 impl Root {
     /// The workspace root open as `directory`, which jobs see as the absolute `path`.
     pub fn new(directory: OwnedFd, path: impl Into<PathBuf>) -> Self {
-        Self { directory, path: path.into() }
+        Self { directory, path: path.into(), followed: Followed::default() }
     }
 
     /// The workspace root at `path`. Fails where that is no directory.
@@ -90,6 +93,11 @@ impl Root {
         let directory = rustix::fs::open(path, flags, Mode::empty())
             .map_err(|e| Error::internal(format!("open the workspace root {}", path.display()), e))?;
         Ok(Self::new(directory, path))
+    }
+
+    /// To be held by whatever may change files of the workspace by itself, as long as it may.
+    pub fn presence(self: &Arc<Self>) -> Presence {
+        Presence::new(Arc::clone(self))
     }
 
     /// Absolute path as jobs see it.

@@ -155,6 +155,7 @@ fn search_tree(
     let walk = Walk {
         depth: usize::MAX,
         include_ignored: false,
+        enter_git: true,
         from: searching.after.path.clone(),
         max_names: usize::MAX,
         deadline: searching.deadline,

@@ -33,6 +33,8 @@ pub(super) struct Walk {
     pub(super) depth: usize,
     /// Whether to include what is hidden or left out by rules.
     pub(super) include_ignored: bool,
+    /// Whether to go into directories named `.git`, where nothing else leaves them out.
+    pub(super) enter_git: bool,
     /// Paths before this one are passed over.
     pub(super) from: Vec<u8>,
     /// Directories are opened until so many names were seen, …
@@ -164,7 +166,8 @@ impl Tour<'_> {
         let (walk, below) = (self.walk, &self.path[self.start..]);
         // Those that lead to where the walk goes on were counted when it came there.
         let leads_to_from = walk.from.starts_with(below);
-        if below < &*walk.from && !leads_to_from {
+        let is_git = below == b".git/" || below.ends_with(b"/.git/");
+        if (below < &*walk.from && !leads_to_from) || (is_git && !walk.enter_git) {
             Entrance::Skip
         } else if depth >= walk.depth.min(MAX_DEPTH) {
             self.incomplete |= walk.depth > MAX_DEPTH;

@@ -2,8 +2,10 @@
 //! writes its state; everybody else reads what the runner publishes, and the log on disk.
 
 mod ledger;
+mod memory;
 mod new;
 mod output;
+mod receipt;
 mod record;
 mod registry;
 mod runner;
@@ -20,6 +22,8 @@ pub use new::NewJob;
 pub use output::{ReadFrom, ReadRequest};
 pub use registry::{Jobs, Page};
 pub use start::Started;
+
+pub use crate::process::spawn::Leftover;
 
 use crate::id::{JobId, WorkspaceId};
 
@@ -50,6 +54,12 @@ pub struct Job {
     pub end: Option<End>,
     /// Processes that live on after its end.
     pub leftovers: u32,
+    /// The first of those that did when it ended.
+    pub left: Vec<Leftover>,
+    /// The limit that it ran into.
+    pub limit_hit: Option<LimitHit>,
+    /// What became of the files of the work directory while it ran.
+    pub touched: Touched,
     /// Bytes written to the log of output.
     pub output_bytes: u64,
     /// Bytes written to the log of errors.
@@ -69,10 +79,68 @@ pub struct End {
     pub exit_code: Option<i32>,
     /// Name of the signal that ended it, such as `TERM`.
     pub signal: Option<String>,
-    /// Processor time of the shell and the children it waited for.
+    /// Processor time of its processes that have ended.
     pub cpu: Option<Duration>,
-    /// Largest resident set of one of its processes.
+    /// Largest resident set of one of them.
     pub max_rss_bytes: Option<u64>,
+    /// Whether the kernel ended it for want of memory.
+    pub oom_killed: bool,
+}
+
+/// A limit that a job ran into, with its value. Where there are several, the first of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitHit {
+    /// Its time, in seconds.
+    Timeout(u64),
+    /// Memory, in bytes.
+    Memory(u64),
+    /// What is kept of its output, in bytes.
+    Log(u64),
+}
+
+impl LimitHit {
+    /// The limit's name in records and answers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Timeout(_) => "timeout_seconds",
+            Self::Memory(_) => "memory_bytes",
+            Self::Log(_) => "log_bytes",
+        }
+    }
+
+    /// The limit's value.
+    pub const fn value(self) -> u64 {
+        match self {
+            Self::Timeout(value) | Self::Memory(value) | Self::Log(value) => value,
+        }
+    }
+
+    fn from_parts(name: &str, value: u64) -> Option<Self> {
+        [Self::Timeout(value), Self::Memory(value), Self::Log(value)]
+            .into_iter()
+            .find(|hit| hit.name() == name)
+    }
+}
+
+/// What became of the files of a work directory while a job ran, whoever changed them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Touched {
+    /// It has not ended, or nobody knows any more.
+    #[default]
+    Unknown,
+    /// It has ended, and the changes are being counted.
+    Counting,
+    /// So many changed.
+    Counted {
+        /// Paths that came to be.
+        created: u64,
+        /// Files whose content or facts changed.
+        changed: u64,
+        /// Paths that are gone.
+        deleted: u64,
+    },
+    /// They were not counted, for this reason.
+    Uncounted(String),
 }
 
 /// What ended a job.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Job;
 use super::registry::{Jobs, Live};
+use super::{Job, Touched};
 use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::output::until::Found;
@@ -14,6 +14,9 @@ use crate::output::{Output, Until, View, log};
 
 /// Bytes up to which a log is read on the spot; a longer one is read where waiting for a disk holds up nobody.
 const INLINE_BYTES: u64 = 256 << 10;
+
+/// How long an answer that tells of a job's end waits for the count of the files that it changed.
+const COUNT_PATIENCE: Duration = Duration::from_millis(30);
 
 /// Where to start reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +76,7 @@ impl Jobs {
             let ended = progress.wait_for(|progress| progress.end.is_some());
             let _elapsed = tokio::time::timeout(wait, ended).await;
         }
+        settle(observed).await;
     }
 
     /// The job as it is at its end, or after `wait`.
@@ -103,6 +107,7 @@ impl Jobs {
         };
         let observed = self.observe(job.id);
         let matched = self.wait_for_output(&observed, &request, start, &mut until).await?;
+        settle(&observed).await;
         let (job, extent) = self.extent(&observed, request.stream).await?;
         let output = self
             .view(&observed.id, request.stream, extent, move |view| match (request.raw, request.from) {
@@ -213,6 +218,15 @@ impl Jobs {
         };
         let total = bytes_of(&job, stream);
         Ok((job, Extent { total, over }))
+    }
+}
+
+/// Waits a moment for what is still counted of a job that has ended.
+async fn settle(observed: &Observed) {
+    if let Some(live) = &observed.live {
+        let mut progress = live.watch();
+        let settled = progress.wait_for(|progress| progress.touched != Touched::Counting);
+        let _elapsed = tokio::time::timeout(COUNT_PATIENCE, settled).await;
     }
 }
 

@@ -11,12 +11,13 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::ledger::Progress;
+use super::memory::Memory;
 use super::runner::Cancel;
 use super::shell::Shells;
 use super::stdin::{Stdin, Written};
-use super::{End, EndState, Job, State, record};
+use super::{End, EndState, Job, State, Touched, record};
 use crate::error::{Error, Result};
-use crate::file::Files;
+use crate::file::{Changes, Files};
 use crate::id::{JobId, WorkspaceId};
 use crate::output::{Caps, Log, log};
 use crate::process::identity::Identity;
@@ -42,6 +43,7 @@ pub struct Jobs {
     pub(super) tasks: TaskTracker,
     pub(super) living: Arc<Living>,
     pub(super) shells: Arc<Shells>,
+    pub(super) memory: Arc<Memory>,
 }
 
 /// The living jobs by id.
@@ -73,9 +75,33 @@ pub struct Page {
 impl Live {
     /// The job as the progress describes it.
     pub(super) fn job_at(&self, progress: &Progress) -> Job {
-        let Progress { output_bytes, stderr_bytes, duration, end, leftovers, notes, .. } = progress.clone();
+        let Progress {
+            output_bytes,
+            stderr_bytes,
+            duration,
+            end,
+            leftovers,
+            left,
+            limit_hit,
+            touched,
+            output_over: _,
+            gone: _,
+            ended_processes: _,
+            notes,
+        } = progress.clone();
         let duration = if end.is_some() { duration } else { self.started_at.elapsed() };
-        Job { duration, end, leftovers, output_bytes, stderr_bytes, notes, ..self.fixed.clone() }
+        Job {
+            duration,
+            end,
+            leftovers,
+            left,
+            limit_hit,
+            touched,
+            output_bytes,
+            stderr_bytes,
+            notes,
+            ..self.fixed.clone()
+        }
     }
 
     fn job(&self) -> Job {
@@ -111,6 +137,7 @@ impl Jobs {
             tasks,
             living: Arc::default(),
             shells: Arc::default(),
+            memory: Arc::new(Memory::find()),
         };
         for row in this.store.jobs_with_processes().await? {
             let Some(mut job) = record::from_row(row) else { continue };
@@ -121,7 +148,7 @@ impl Jobs {
                 lose(&mut job);
             }
             let row = record::to_end_row(&job);
-            this.store.update_job(job.id.to_string(), job.state().name(), row).await?;
+            this.store.update_job(job.id.to_string(), job.state().name(), row, None).await?;
         }
         Ok(this)
     }
@@ -134,6 +161,13 @@ impl Jobs {
             return Ok(live.job());
         }
         self.store.job(id.to_string()).await?.and_then(record::from_row).ok_or_else(unknown)
+    }
+
+    /// Names of the files that a job has changed; `None` where they were not counted.
+    pub async fn changed_files(&self, job: &Job) -> Result<Option<Changes>> {
+        let Touched::Counted { .. } = job.touched else { return Ok(None) };
+        let row = self.store.job_files(job.id.to_string()).await?;
+        Ok(Some(row.map(record::from_names_row).unwrap_or_default()))
     }
 
     /// Jobs, newest first.
@@ -267,7 +301,9 @@ fn lose(job: &mut Job) {
         signal: None,
         cpu: None,
         max_rss_bytes: None,
+        oom_killed: false,
     });
+    job.touched = Touched::Unknown;
     job.notes.push("the executor ended while this job ran; its processes were ended with it".to_owned());
 }
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::ledger::{Ledger, Totals};
+use super::ledger::{Ledger, Outcome, Rest, Totals};
+use super::receipt::{Counting, Opening, counted};
 use super::stream::Stream;
-use crate::process::spawn::{Ended, Exit, Process, Report};
+use crate::process::spawn::{Ended, Process, Report};
 
 /// Time between TERM and KILL when a job's time is over.
 pub(super) const TIMEOUT_GRACE: Duration = Duration::from_secs(2);
@@ -28,6 +29,9 @@ pub(super) struct Runner {
     pub ledger: Ledger,
     pub orders: mpsc::Receiver<Cancel>,
     pub deadline: Instant,
+    pub opening: Opening,
+    /// The changed files, while they are counted.
+    pub counting: Option<Counting>,
 }
 
 /// How a job is being ended.
@@ -37,21 +41,25 @@ pub(super) struct Ending {
     pub timed_out: bool,
     /// When what is left is killed.
     pub kill_at: Option<Instant>,
+    /// It was killed.
+    pub killed: bool,
 }
 
 impl Runner {
     /// Runs until no process of the job is left.
     pub(super) async fn run(mut self) {
         let mut ending: Option<Ending> = None;
-        let ended_processes = loop {
+        let mut rest = loop {
             let wake = ending.map_or(Some(self.deadline), |ending| ending.kill_at);
             tokio::select! {
                 report = self.process.report() => match report {
-                    Report::Ended(ended) => self.end(ended, ending.is_some_and(|ending| ending.timed_out)).await,
-                    Report::Gone { ended } => break ended,
+                    Report::Ended(ended) => self.end(ended, ending.unwrap_or_default()).await,
+                    Report::Gone { ended, usage } => {
+                        break Rest { ended_processes: ended, usage: Some(usage), count: None };
+                    }
                     Report::Lost => {
                         self.lost().await;
-                        break 0;
+                        break Rest::default();
                     }
                 },
                 ready = self.output.readable() => {
@@ -64,6 +72,10 @@ impl Runner {
                     }
                     self.ledger.wrote(self.totals());
                 }
+                count = counted(self.counting.as_mut()) => {
+                    self.counting = None;
+                    self.ledger.counted(count).await;
+                }
                 Some(cancel) = self.orders.recv() => {
                     ending = Some(cancel_process(&mut self.process, cancel, ending).await);
                 }
@@ -71,20 +83,32 @@ impl Runner {
             }
         };
         self.drain();
+        if let Some(counting) = self.counting.take() {
+            rest.count = Some(counting.await);
+        }
         let totals = self.totals();
-        self.ledger.close(ended_processes, totals).await;
+        self.ledger.close(rest, totals).await;
     }
 
     /// What was printed before the end is there when the end is told.
-    async fn end(&mut self, ended: Ended, timed_out: bool) {
+    async fn end(&mut self, ended: Ended, ending: Ending) {
         self.drain();
-        self.ledger.end(ended, timed_out, self.totals()).await;
+        let out_of_memory = self.opening.out_of_memory(ended.exit, ending.killed);
+        let count = match self.opening.count(&ended).await {
+            Ok(count) => Some(count),
+            Err(counting) => {
+                self.counting = Some(counting);
+                None
+            }
+        };
+        let outcome = Outcome { ended, timed_out: ending.timed_out, out_of_memory, count };
+        self.ledger.end(outcome, self.totals()).await;
     }
 
     async fn lost(&mut self) {
         if !self.ledger.has_ended() {
             self.ledger.note("the job's supervisor was killed, and the job with it");
-            self.end(KILLED, false).await;
+            self.end(Ended::KILLED, Ending { killed: true, ..Ending::default() }).await;
         }
     }
 
@@ -97,13 +121,18 @@ impl Runner {
             }
             Some(ending) => {
                 self.process.kill().await;
-                Ending { kill_at: None, ..ending }
+                Ending { kill_at: None, killed: true, ..ending }
             }
         }
     }
 
     fn totals(&self) -> Totals {
-        Totals { output: self.output.total(), stderr: self.stderr.as_ref().map_or(0, Stream::total) }
+        let stderr = self.stderr.as_ref();
+        Totals {
+            output: self.output.total(),
+            stderr: stderr.map_or(0, Stream::total),
+            caps_hit: self.output.caps_hit().or(stderr.and_then(Stream::caps_hit)),
+        }
     }
 
     fn drain(&mut self) {
@@ -114,20 +143,22 @@ impl Runner {
     }
 }
 
-/// The end of a program of which nobody saw the end.
-pub(super) const KILLED: Ended = Ended { exit: Exit::Signal(libc::SIGKILL), usage: None, leftovers: 0 };
-
 /// Begins to end a process with all it started. An earlier time for the kill is kept.
 pub(super) async fn cancel_process(process: &mut Process, cancel: Cancel, ending: Option<Ending>) -> Ending {
     let Cancel { signal, grace } = cancel;
-    if grace.is_zero() || signal == libc::SIGKILL {
+    let kill = grace.is_zero() || signal == libc::SIGKILL;
+    if kill {
         process.kill().await;
     } else {
         process.signal(signal).await;
     }
     let known = ending.unwrap_or_default();
     let kill_at = Instant::now() + grace;
-    Ending { kill_at: Some(known.kill_at.map_or(kill_at, |earlier| earlier.min(kill_at))), ..known }
+    Ending {
+        kill_at: Some(known.kill_at.map_or(kill_at, |earlier| earlier.min(kill_at))),
+        killed: known.killed || kill,
+        ..known
+    }
 }
 
 async fn readable(stream: Option<&Stream>) -> std::io::Result<()> {

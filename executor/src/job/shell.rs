@@ -13,10 +13,12 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::ledger::{Ledger, Totals};
-use super::runner::{Cancel, Ending, KILLED, TIMEOUT_GRACE, cancel_process, sleep_until};
+use super::ledger::{Ledger, Outcome as End, Rest, Totals};
+use super::receipt::Opening;
+use super::runner::{Cancel, Ending, TIMEOUT_GRACE, cancel_process, sleep_until};
 use super::stream::Stream;
 use crate::error::{Error, Result};
+use crate::file::Presence;
 use crate::id::{JobId, WorkspaceId};
 use crate::output::Writer;
 use crate::process::spawn::{Attachment, Command, Ended, Exit, Process, Report, Spawner};
@@ -55,6 +57,7 @@ pub(super) struct Shell {
 /// A command for a shell.
 pub(super) struct Task {
     pub ledger: Ledger,
+    pub opening: Opening,
     pub orders: mpsc::Receiver<Cancel>,
     pub deadline: Instant,
     pub log: Writer,
@@ -97,7 +100,7 @@ impl Shells {
         workspace_id: &WorkspaceId,
         name: &str,
         job_id: &JobId,
-        start: impl AsyncFnOnce() -> Result<(Process, Stream, UnixStream)>,
+        start: impl AsyncFnOnce() -> Result<Parts>,
     ) -> Result<Claim> {
         let _one_at_a_time = self.starting.lock().await;
         let key = (workspace_id.clone(), name.to_owned());
@@ -110,8 +113,8 @@ impl Shells {
                         format!("{MAX_SHELLS} named shells live already; end one by running `exit` in it");
                     return Err(Error::invalid("shell", problem));
                 }
-                let (process, output, socket) = start().await?;
-                self.take_up(key, process, output, socket)
+                let parts = start().await?;
+                self.take_up(key, parts)
             }
         };
         let mut running = shell.running.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,13 +126,7 @@ impl Shells {
         Ok(Claim { shell })
     }
 
-    fn take_up(
-        self: &Arc<Self>,
-        key: Key,
-        process: Process,
-        output: Stream,
-        socket: UnixStream,
-    ) -> Arc<Shell> {
+    fn take_up(self: &Arc<Self>, key: Key, parts: Parts) -> Arc<Shell> {
         let (commands, waiting) = mpsc::channel(1);
         let shell = Arc::new(Shell {
             commands,
@@ -138,7 +135,8 @@ impl Shells {
             gone: CancellationToken::new(),
         });
         self.lock().insert(key.clone(), Arc::clone(&shell));
-        let owner = Owner { process, output, socket, shell: Arc::clone(&shell) };
+        let Parts { process, output, socket, presence } = parts;
+        let owner = Owner { process, output, socket, _presence: presence, shell: Arc::clone(&shell) };
         let shells = Arc::clone(self);
         tokio::spawn(async move {
             let its = Arc::clone(&owner.shell);
@@ -174,8 +172,16 @@ impl Shells {
     }
 }
 
-/// Starts a shell's process.
-pub(super) async fn start(spawner: &Spawner, mut command: Command) -> Result<(Process, Stream, UnixStream)> {
+/// What a shell is made of.
+pub(super) struct Parts {
+    process: Process,
+    output: Stream,
+    socket: UnixStream,
+    presence: Presence,
+}
+
+/// Starts a shell's process. What it leaves running may change files at any time, hence the `presence`.
+pub(super) async fn start(spawner: &Spawner, mut command: Command, presence: Presence) -> Result<Parts> {
     let failed = |error: std::io::Error| Error::internal("connecting a named shell", error);
     let (own, its) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
         .map_err(|error| failed(error.into()))?;
@@ -184,7 +190,8 @@ pub(super) async fn start(spawner: &Spawner, mut command: Command) -> Result<(Pr
     command.attachment = Some(Attachment::Descriptor(its));
     let (process, pipes) = spawner.spawn(command).await?;
     let socket = std::os::unix::net::UnixStream::from(nonblocking(own).map_err(failed)?);
-    Ok((process, Stream::new(pipes.stdout, None), UnixStream::from_std(socket).map_err(failed)?))
+    let socket = UnixStream::from_std(socket).map_err(failed)?;
+    Ok(Parts { process, output: Stream::new(pipes.stdout, None), socket, presence })
 }
 
 fn nonblocking(descriptor: OwnedFd) -> std::io::Result<OwnedFd> {
@@ -198,6 +205,7 @@ struct Owner {
     output: Stream,
     socket: UnixStream,
     shell: Arc<Shell>,
+    _presence: Presence,
 }
 
 /// How a command in a shell came to its end.
@@ -205,7 +213,7 @@ enum Outcome {
     /// With this status; the shell lives on.
     Done(i32),
     /// With the shell.
-    ShellEnded(Ended),
+    ShellEnded(Exit),
 }
 
 impl Owner {
@@ -231,34 +239,47 @@ impl Owner {
         waiting.close();
         while let Ok(task) = waiting.try_recv() {
             task.ledger.note("the shell ended before the command began");
-            task.ledger.end(KILLED, false, Totals::default()).await;
-            task.ledger.close(0, Totals::default()).await;
+            let ended = Ended::KILLED;
+            let end = End { ended, timed_out: false, out_of_memory: None, count: None };
+            task.ledger.end(end, Totals::default()).await;
+            task.ledger.close(Rest::default(), Totals::default()).await;
         }
     }
 
     /// Runs one command; false when the shell has ended with it.
     async fn execute(&mut self, task: Task) -> bool {
-        let Task { ledger, mut orders, deadline, log, directory, command } = task;
+        let Task { ledger, mut opening, mut orders, deadline, log, directory, command } = task;
         self.output.drain();
         self.output.redirect(Some(log));
         let (outcome, ending) = self.follow(&ledger, &mut orders, deadline, &directory, &command).await;
         self.output.drain();
-        let totals = Totals { output: self.output.total(), stderr: 0 };
-        let (ended, lives) = match outcome {
-            Outcome::Done(code) => (Ended { exit: Exit::Code(code), usage: None, leftovers: 0 }, true),
-            Outcome::ShellEnded(ended) => {
+        let totals = Totals { output: self.output.total(), stderr: 0, caps_hit: self.output.caps_hit() };
+        // What the shell itself has used so far is not what the command used.
+        let (exit, lives) = match outcome {
+            Outcome::Done(code) => (Exit::Code(code), true),
+            Outcome::ShellEnded(exit) => {
                 ledger.note("the shell ended with this command; the next one of its name starts anew");
-                (Ended { leftovers: 0, ..ended }, false)
+                (exit, false)
             }
         };
+        let ended = Ended { exit, ..Ended::KILLED };
         if !lives {
             self.kill().await;
             self.shell.gone.cancel();
         }
         // Whoever learns of the end may use the shell's name at once.
         *self.shell.running.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        ledger.end(ended, ending.timed_out, totals).await;
-        ledger.close(0, totals).await;
+        let out_of_memory = opening.out_of_memory(ended.exit, ending.killed);
+        let (count, counting) = match opening.count(&ended).await {
+            Ok(count) => (Some(count), None),
+            Err(counting) => (None, Some(counting)),
+        };
+        ledger.end(End { ended, timed_out: ending.timed_out, out_of_memory, count }, totals).await;
+        let count = match counting {
+            Some(counting) => Some(counting.await),
+            None => None,
+        };
+        ledger.close(Rest { count, ..Rest::default() }, totals).await;
         self.output.redirect(None);
         lives
     }
@@ -294,20 +315,16 @@ impl Owner {
                     Ok(byte) if answer.len() < MAX_ANSWER => answer.push(byte),
                     // Its end is reported by its init.
                     Ok(_) | Err(_) => {
-                        let ended = wait_for_end(&mut self.process).await;
-                        return (Outcome::ShellEnded(ended), ending.unwrap_or_default());
+                        let exit = wait_for_end(&mut self.process).await;
+                        return (Outcome::ShellEnded(exit), ending.unwrap_or_default());
                     }
                 },
                 report = self.process.report() => {
-                    let ended = match report {
-                        Report::Ended(ended) => ended,
-                        Report::Gone { .. } | Report::Lost => KILLED,
-                    };
-                    return (Outcome::ShellEnded(ended), ending.unwrap_or_default());
+                    return (Outcome::ShellEnded(exit_of(&report)), ending.unwrap_or_default());
                 }
                 ready = self.output.readable() => {
                     self.output.advance(ready);
-                    ledger.wrote(Totals { output: self.output.total(), stderr: 0 });
+                    ledger.wrote(Totals { output: self.output.total(), ..Totals::default() });
                 }
                 Some(cancel) = orders.recv() => {
                     ending = Some(cancel_process(&mut self.process, cancel, ending).await);
@@ -319,7 +336,7 @@ impl Owner {
                     }
                     Some(ending) => {
                         self.process.kill().await;
-                        Ending { kill_at: None, ..ending }
+                        Ending { kill_at: None, killed: true, ..ending }
                     }
                 }),
             }
@@ -333,11 +350,15 @@ impl Owner {
     }
 }
 
-async fn wait_for_end(process: &mut Process) -> Ended {
+async fn wait_for_end(process: &mut Process) -> Exit {
     process.kill().await;
-    match process.report().await {
-        Report::Ended(ended) => ended,
-        Report::Gone { .. } | Report::Lost => KILLED,
+    exit_of(&process.report().await)
+}
+
+fn exit_of(report: &Report) -> Exit {
+    match report {
+        Report::Ended(ended) => ended.exit,
+        Report::Gone { .. } | Report::Lost => Ended::KILLED.exit,
     }
 }
 

@@ -9,11 +9,12 @@ use tokio::time::Instant;
 
 use super::ledger::{Ledger, Progress};
 use super::output::Observed;
+use super::receipt::Opening;
 use super::registry::{Jobs, Live};
 use super::runner::{Cancel, Runner};
 use super::stdin::Stdin;
 use super::stream::Stream;
-use super::{Job, NewJob, record, shell};
+use super::{Job, NewJob, Touched, record, shell};
 use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::output::{Output, log};
@@ -35,6 +36,13 @@ pub struct Started {
     pub stderr: Option<Output>,
     /// The request had been seen, and this is the first one's job.
     pub repeated: bool,
+}
+
+/// A program that runs, and what was noted before it did.
+struct Begun {
+    process: Process,
+    pipes: Pipes,
+    opening: Opening,
 }
 
 impl Jobs {
@@ -89,6 +97,9 @@ impl Jobs {
             duration: Duration::ZERO,
             end: None,
             leftovers: 0,
+            left: Vec::new(),
+            limit_hit: None,
+            touched: Touched::Unknown,
             output_bytes: 0,
             stderr_bytes: 0,
             notes: Vec::new(),
@@ -102,8 +113,8 @@ impl Jobs {
         }
         let (inserted, spawned) = self.record_and_spawn(&live.fixed, &lease, &new).await;
         match (inserted, spawned) {
-            (Ok(()), Some(Ok((process, pipes)))) => {
-                self.launch(Arc::clone(&live), process, pipes, progress, ordered, new).await;
+            (Ok(()), Some(Ok(begun))) => {
+                self.launch(Arc::clone(&live), begun, progress, ordered, new).await;
                 Ok((live.into(), false))
             }
             (inserted, spawned) => {
@@ -125,7 +136,8 @@ impl Jobs {
         let id = live.fixed.id.clone();
         let claimed = self.shells.claim(&lease.workspace.id, &new.shell, &id, async || {
             let env = environment::environment(&lease.workspace, &self.search_path, &self.identity, &new.env);
-            shell::start(&self.spawner, Command::bash("", env, lease.workspace.paths.work.clone())).await
+            let command = Command::bash("", env, lease.workspace.paths.work.clone());
+            shell::start(&self.spawner, command, lease.root.presence()).await
         });
         let claim = match claimed.await {
             Ok(claim) => claim,
@@ -139,7 +151,9 @@ impl Jobs {
             claim.release();
             return self.not_started(&id, &new, Err(error), None).await;
         }
+        let opening = Opening::note(&self.files, &self.memory, &lease.root, true).await;
         let task = shell::Task {
+            opening,
             deadline: live.started_at + new.timeout,
             log: self.log(&id, log::Stream::Output).writer(self.caps),
             directory: absolute(&lease.workspace.paths, &new.cwd),
@@ -164,7 +178,7 @@ impl Jobs {
         job: &Job,
         lease: &Lease,
         new: &NewJob,
-    ) -> (Result<()>, Option<Result<(Process, Pipes)>>) {
+    ) -> (Result<()>, Option<Result<Begun>>) {
         let inserted = self.store.insert_job(record::to_row(job));
         let spawned = async {
             let cwd = match new.cwd.as_slice() {
@@ -175,7 +189,9 @@ impl Jobs {
             let mut command = Command::bash(&new.text(), env, cwd);
             command.stdin = new.stdin.is_some() || new.keep_stdin_open;
             command.separate_stderr = new.separate_stderr;
-            self.spawner.spawn(command).await
+            let opening = Opening::note(&self.files, &self.memory, &lease.root, false).await;
+            let (process, pipes) = self.spawner.spawn(command).await?;
+            Ok(Begun { process, pipes, opening })
         };
         if new.request_id.is_none() {
             let (inserted, spawned) = tokio::join!(inserted, spawned);
@@ -210,12 +226,12 @@ impl Jobs {
     async fn launch(
         &self,
         live: Arc<Live>,
-        process: Process,
-        pipes: Pipes,
+        begun: Begun,
         progress: watch::Sender<Progress>,
         orders: mpsc::Receiver<Cancel>,
         new: NewJob,
     ) {
+        let Begun { process, pipes, opening } = begun;
         let id = &live.fixed.id;
         live.stdin.connect(pipes.stdin).await;
         if new.stdin.is_some() || new.keep_stdin_open {
@@ -237,6 +253,8 @@ impl Jobs {
             orders,
             deadline: live.started_at + new.timeout,
             ledger: Ledger::new(Arc::clone(&live), progress, self.store.clone()),
+            opening,
+            counting: None,
         };
         self.tasks.spawn(runner.run());
     }

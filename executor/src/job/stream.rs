@@ -46,6 +46,11 @@ impl Stream {
         self.log.as_ref().map_or(0, Writer::total)
     }
 
+    /// The caps of the present log in bytes, if the log went past them.
+    pub(super) fn caps_hit(&self) -> Option<u64> {
+        self.log.as_ref().and_then(Writer::caps_hit)
+    }
+
     /// Resolves when there may be something to read; never once the pipe is closed.
     pub(super) async fn readable(&self) -> io::Result<()> {
         if self.open { self.pipe.readable().await } else { std::future::pending().await }

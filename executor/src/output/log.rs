@@ -71,6 +71,7 @@ impl Log {
             lost: 0,
             current: None,
             tail: VecDeque::new(),
+            freed: false,
             error: None,
         }
     }
@@ -158,6 +159,8 @@ pub struct Writer {
     current: Option<Segment>,
     /// Full segments after the head, oldest first: start and length.
     tail: VecDeque<(u64, u64)>,
+    /// Something was freed for what came later.
+    freed: bool,
     error: Option<io::Error>,
 }
 
@@ -200,6 +203,11 @@ impl Writer {
     /// Bytes that could not be written. Bytes freed by the caps are not among them.
     pub fn lost_bytes(&self) -> u64 {
         self.lost
+    }
+
+    /// The caps in bytes, if something was freed to stay within them.
+    pub fn caps_hit(&self) -> Option<u64> {
+        self.freed.then_some(self.caps.head_bytes.saturating_add(self.caps.tail_bytes))
     }
 
     /// The first write error since the last call, for the executor's own log.
@@ -263,6 +271,7 @@ impl Writer {
                 return;
             };
             self.unlink(start);
+            self.freed = true;
             kept -= len;
         }
     }

@@ -15,7 +15,10 @@ use super::child::{
 };
 use super::identity::Identity;
 use super::tree;
-use super::wire::{Descriptors, Event, ORDER_BYTES, Order, Request, Stage, receive_request};
+use super::wire::{
+    Descriptors, Event, Exited, Failed, Gone, NAMED_LEFTOVERS, ORDER_BYTES, Order, Request, Stage, Started,
+    Used, receive_request,
+};
 
 /// How long to wait for killed processes to end before looking for new ones.
 const SWEEP_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
@@ -71,11 +74,11 @@ fn run_job(
     drop((stdio, attachment));
     match started {
         Ok(program) => {
-            report(control, Event::Started { pid: program });
-            let ended = supervise(program, control, signals);
-            report(control, Event::Gone { ended });
+            report(control, Event::Started(Started { pid: program }));
+            let gone = supervise(program, control, signals);
+            report(control, Event::Gone(gone));
         }
-        Err((stage, errno)) => report(control, Event::Failed { stage, errno }),
+        Err((stage, errno)) => report(control, Event::Failed(Failed { stage: stage as u32, errno })),
     }
 }
 
@@ -111,14 +114,14 @@ fn give_stdio(stdio: &[OwnedFd; 3], identity: &Identity) {
     }
 }
 
-/// Waits for the end of the whole tree, obeying the executor meanwhile; returns how many processes were there when it
-/// was told to end them.
-fn supervise(program: i32, control: BorrowedFd<'_>, signals: BorrowedFd<'_>) -> u32 {
+/// Waits for the end of the whole tree, obeying the executor meanwhile; returns what to report of it.
+fn supervise(program: i32, control: BorrowedFd<'_>, signals: BorrowedFd<'_>) -> Gone {
     let mut sweeping = false;
     let mut ended = 0;
+    let mut used = Used::default();
     loop {
-        if reap_all(program, control) {
-            return ended;
+        if reap_all(program, control, &mut used) {
+            return Gone { ended, used };
         }
         if sweeping {
             ended = ended.max(tree::signal_descendants(Signal::KILL));
@@ -144,30 +147,36 @@ fn supervise(program: i32, control: BorrowedFd<'_>, signals: BorrowedFd<'_>) -> 
     }
 }
 
-/// Reaps what has ended and reports the program's end; true when no process is left.
-fn reap_all(program: i32, control: BorrowedFd<'_>) -> bool {
+/// Reaps what has ended, adds what that used, and reports the program's end; true when no process is left. Whatever the
+/// tree's processes did not wait for themselves comes here, since this process is their subreaper.
+fn reap_all(program: i32, control: BorrowedFd<'_>, used: &mut Used) -> bool {
     let mut ended = None;
     let childless = loop {
         match reap(Stops::Ignored) {
-            Reaped::Child { pid, status, cpu_micros, max_rss_kib } if pid == program => {
-                ended = Some((status, cpu_micros, max_rss_kib));
+            Reaped::Child { pid, status, cpu_micros, max_rss_kib } => {
+                used.cpu_micros = used.cpu_micros.saturating_add(cpu_micros);
+                used.max_rss_kib = used.max_rss_kib.max(max_rss_kib);
+                if pid == program {
+                    ended = Some(status);
+                }
             }
-            Reaped::Child { .. } | Reaped::Stopped { .. } => {}
+            Reaped::Stopped { .. } => {}
             Reaped::None => break false,
             Reaped::Childless => break true,
         }
     };
-    if let Some((status, cpu_micros, max_rss_kib)) = ended {
-        let leftovers =
-            if childless { 0 } else { u32::try_from(tree::descendants().len()).unwrap_or(u32::MAX) };
-        report(control, Event::Exited { status, cpu_micros, max_rss_kib, leftovers });
+    if let Some(status) = ended {
+        let living = if childless { Vec::new() } else { tree::descendants() };
+        let leftovers = u32::try_from(living.len()).unwrap_or(u32::MAX);
+        let named = living.into_iter().filter_map(tree::leftover).take(NAMED_LEFTOVERS).collect();
+        report(control, Event::Exited(Exited { status, used: *used, leftovers, named }));
     }
     childless
 }
 
 /// An executor that is gone needs no report.
 fn report(control: BorrowedFd<'_>, event: Event) {
-    let _sent = rustix::net::send(control, &event.encode(), rustix::net::SendFlags::NOSIGNAL);
+    let _sent = rustix::net::send(control, &event.to_packet(), rustix::net::SendFlags::NOSIGNAL);
 }
 
 fn receive(control: BorrowedFd<'_>) -> Option<Order> {

@@ -14,7 +14,10 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 
 use super::spawner::SpawnerHandle;
-use super::wire::{Descriptors, EVENT_BYTES, Event, Order, Request, memory_file, send_control, send_request};
+use super::wire::{
+    self, Descriptors, Event, Exited, Failed, Gone, MAX_EVENT_BYTES, Order, Request, Stage, Used,
+    memory_file, send_control, send_request,
+};
 use crate::error::{Error, Result};
 
 /// Inits kept at most when their jobs are over: each saves a later job a fork.
@@ -111,27 +114,60 @@ impl Exit {
 }
 
 /// A program's end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
     /// How it ended.
     pub exit: Exit,
-    /// What it used; `None` where that is not known.
+    /// What was used of its tree by then; `None` where that is not known.
     pub usage: Option<Usage>,
-    /// Processes it left behind.
+    /// How many processes it left behind.
     pub leftovers: u32,
+    /// The first of them.
+    pub named: Vec<Leftover>,
 }
 
-/// What a program used, with the children it waited for.
+impl Ended {
+    /// The end of a program of which nobody saw the end.
+    pub const KILLED: Self =
+        Self { exit: Exit::Signal(libc::SIGKILL), usage: None, leftovers: 0, named: Vec::new() };
+}
+
+/// A process that lives on after the program that started it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leftover {
+    /// Its process id.
+    pub pid: i32,
+    /// Its arguments as a line of text, cut where they are long.
+    pub command: String,
+}
+
+impl From<wire::Leftover> for Leftover {
+    fn from(wire::Leftover { pid, command }: wire::Leftover) -> Self {
+        let text = String::from_utf8_lossy(&command);
+        // The kernel ends each argument with a NUL.
+        let clean = |char: char| if char.is_control() { ' ' } else { char };
+        Self { pid, command: text.chars().map(clean).collect::<String>().trim().to_owned() }
+    }
+}
+
+/// What those processes of a tree used that have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// Processor time.
+    /// Processor time of all of them.
     pub cpu: Duration,
     /// Largest resident set of one of them, in bytes.
     pub max_rss_bytes: u64,
 }
 
+impl From<Used> for Usage {
+    fn from(Used { cpu_micros, max_rss_kib }: Used) -> Self {
+        let max_rss_bytes = max_rss_kib.saturating_mul(1024);
+        Self { cpu: Duration::from_micros(cpu_micros), max_rss_bytes }
+    }
+}
+
 /// What a process's init tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
     /// The program ended; processes it started may live on.
     Ended(Ended),
@@ -139,6 +175,8 @@ pub enum Report {
     Gone {
         /// How many processes were there when it was ordered to end.
         ended: u32,
+        /// What the whole tree used.
+        usage: Usage,
     },
     /// The init itself was killed. Its program's end is unknown; the spawner has ended what it left.
     Lost,
@@ -249,7 +287,7 @@ impl Spawner {
     /// Resolves when the spawner is gone, which it never is while the executor lives unless somebody killed it.
     pub async fn gone(&self) {
         // It has nothing to say but that.
-        let _end = self.socket.receive(&mut [0]).await;
+        let _end = self.socket.receive(|_packet| ()).await;
     }
 
     /// Ends inits that no job has needed since the last call.
@@ -336,12 +374,14 @@ impl Packets {
         }
     }
 
-    /// Receives a packet; 0 when the other end is gone. Dropping the future loses nothing.
-    async fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    /// Receives a packet, which is empty when the other end is gone. Dropping the future loses nothing.
+    async fn receive<T>(&self, take: impl Fn(&[u8]) -> T) -> io::Result<T> {
         loop {
             let mut guard = self.0.readable().await?;
             let received = guard.try_io(|socket| {
-                Ok(recv(socket.get_ref(), &mut *buffer, RecvFlags::DONTWAIT).map(|read| read.0)?)
+                let mut packet = [0; MAX_EVENT_BYTES];
+                let (length, _) = recv(socket.get_ref(), &mut packet[..], RecvFlags::DONTWAIT)?;
+                Ok(take(&packet[..length]))
             });
             if let Ok(received) = received {
                 return received;
@@ -363,11 +403,11 @@ pub struct Process {
 impl Process {
     async fn started(&mut self) -> Result<()> {
         match self.event().await {
-            Some(Event::Started { .. }) => Ok(()),
-            Some(Event::Failed { stage, errno }) => {
+            Some(Event::Started(_)) => Ok(()),
+            Some(Event::Failed(Failed { stage, errno })) => {
                 self.retire();
                 Err(Error::Spawn {
-                    stage: stage.describe().to_owned(),
+                    stage: Stage::from_u32(stage).describe().to_owned(),
                     source: io::Error::from_raw_os_error(errno),
                 })
             }
@@ -378,17 +418,15 @@ impl Process {
     /// The next report. After `Gone` and `Lost` there is none but `Lost`. Dropping the future loses nothing.
     pub async fn report(&mut self) -> Report {
         match self.event().await {
-            Some(Event::Exited { status, cpu_micros, max_rss_kib, leftovers }) => Report::Ended(Ended {
+            Some(Event::Exited(Exited { status, used, leftovers, named })) => Report::Ended(Ended {
                 exit: Exit::from_status(status),
-                usage: Some(Usage {
-                    cpu: Duration::from_micros(cpu_micros),
-                    max_rss_bytes: max_rss_kib.saturating_mul(1024),
-                }),
+                usage: Some(used.into()),
                 leftovers,
+                named: named.into_iter().map(Leftover::from).collect(),
             }),
-            Some(Event::Gone { ended }) => {
+            Some(Event::Gone(Gone { ended, used })) => {
                 self.retire();
-                Report::Gone { ended }
+                Report::Gone { ended, usage: used.into() }
             }
             _ => Report::Lost,
         }
@@ -418,9 +456,7 @@ impl Process {
     }
 
     async fn event(&self) -> Option<Event> {
-        let mut frame = [0; EVENT_BYTES];
-        let received = self.control.as_ref()?.receive(&mut frame).await.ok()?;
-        if received == EVENT_BYTES { Event::decode(&frame).ok() } else { None }
+        self.control.as_ref()?.receive(Event::from_packet).await.ok()?
     }
 
     /// Nothing is left of it, and its init is free for another.

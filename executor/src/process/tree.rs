@@ -1,10 +1,13 @@
 //! The descendants of a process, and signals to them. A process is held by a descriptor before it is signalled and
 //! checked to be a descendant after, so that a reused number never hits a stranger.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::os::fd::OwnedFd;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::wire::{LEFTOVER_BYTES, Leftover};
 
 /// Sends a signal to those children of this process that `wanted` names, and returns how many there are. They can't be
 /// reaped meanwhile by anybody else, so their numbers are safe.
@@ -31,6 +34,14 @@ pub(super) fn descendants() -> Vec<i32> {
         next += 1;
     }
     found
+}
+
+/// A process with the first of its arguments; `None` for one that has none, because it has just ended.
+pub(super) fn leftover(pid: i32) -> Option<Leftover> {
+    let mut command = Vec::with_capacity(LEFTOVER_BYTES);
+    let arguments = File::open(format!("/proc/{pid}/cmdline")).ok()?;
+    arguments.take(LEFTOVER_BYTES as u64).read_to_end(&mut command).ok()?;
+    (!command.is_empty()).then_some(Leftover { pid, command })
 }
 
 /// Processes that are held at a time, so that a crowd does not use up the descriptors.

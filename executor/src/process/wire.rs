@@ -5,7 +5,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use prost::Message;
+use prost::{Message, Oneof};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -157,16 +157,95 @@ fn read_whole(file: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
 }
 
 /// What an init reports of each job, in this order: `Failed`; or `Started`, `Exited` and `Gone`. Then it takes the next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Oneof)]
 pub(super) enum Event {
-    /// The program runs under this process id.
-    Started { pid: i32 },
+    /// The program runs.
+    #[prost(message, tag = "1")]
+    Started(Started),
     /// It could not be started.
-    Failed { stage: Stage, errno: i32 },
-    /// The program ended. `status` is that of wait(2).
-    Exited { status: i32, cpu_micros: u64, max_rss_kib: u64, leftovers: u32 },
-    /// Nothing of the tree is left; `ended` processes were there when it was told to end them.
-    Gone { ended: u32 },
+    #[prost(message, tag = "2")]
+    Failed(Failed),
+    /// The program ended.
+    #[prost(message, tag = "3")]
+    Exited(Exited),
+    /// Nothing of the tree is left.
+    #[prost(message, tag = "4")]
+    Gone(Gone),
+}
+
+/// A program that runs.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(super) struct Started {
+    /// Its process id.
+    #[prost(int32, tag = "1")]
+    pub pid: i32,
+}
+
+/// A start that failed.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(super) struct Failed {
+    /// The [`Stage`] it failed at.
+    #[prost(uint32, tag = "1")]
+    pub stage: u32,
+    #[prost(int32, tag = "2")]
+    pub errno: i32,
+}
+
+/// A program that ended.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(super) struct Exited {
+    /// Status of wait(2).
+    #[prost(int32, tag = "1")]
+    pub status: i32,
+    /// Used by all of the tree that has ended.
+    #[prost(message, required, tag = "2")]
+    pub used: Used,
+    /// How many processes live on.
+    #[prost(uint32, tag = "3")]
+    pub leftovers: u32,
+    /// The first of them.
+    #[prost(message, repeated, tag = "4")]
+    pub named: Vec<Leftover>,
+}
+
+/// A tree that is gone.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(super) struct Gone {
+    /// How many processes were there when it was told to end them.
+    #[prost(uint32, tag = "1")]
+    pub ended: u32,
+    /// Used by the whole tree.
+    #[prost(message, required, tag = "2")]
+    pub used: Used,
+}
+
+/// What processes used that have ended.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(super) struct Used {
+    /// Processor time of all of them.
+    #[prost(uint64, tag = "1")]
+    pub cpu_micros: u64,
+    /// Largest resident set of one of them.
+    #[prost(uint64, tag = "2")]
+    pub max_rss_kib: u64,
+}
+
+/// A process that lives on after the program.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(super) struct Leftover {
+    /// Its process id.
+    #[prost(int32, tag = "1")]
+    pub pid: i32,
+    /// The first bytes of its arguments, each ended by a NUL.
+    #[prost(bytes = "vec", tag = "2")]
+    pub command: Vec<u8>,
+}
+
+/// How an [`Event`] travels.
+#[derive(Clone, PartialEq, Eq, Message)]
+struct Frame {
+    #[prost(oneof = "Event", tags = "1, 2, 3, 4")]
+    event: Option<Event>,
 }
 
 /// What was being done when a start failed.
@@ -212,49 +291,21 @@ impl Stage {
     }
 }
 
-/// Bytes of an [`Event`]'s packet.
-pub(super) const EVENT_BYTES: usize = 32;
+/// Most processes that are named as left behind, and bytes of the arguments of each.
+pub(super) const NAMED_LEFTOVERS: usize = 20;
+pub(super) const LEFTOVER_BYTES: usize = 200;
+
+/// Bytes of an [`Event`]'s packet at most: that of [`Exited`] with all the leftovers that are named.
+pub(super) const MAX_EVENT_BYTES: usize = 64 + NAMED_LEFTOVERS * (LEFTOVER_BYTES + 24);
 
 impl Event {
-    pub(super) fn encode(self) -> [u8; EVENT_BYTES] {
-        let (kind, small, numbers): (u32, i32, [u64; 3]) = match self {
-            Self::Started { pid } => (1, pid, [0; 3]),
-            Self::Failed { stage, errno } => (2, errno, [stage as u64, 0, 0]),
-            Self::Exited { status, cpu_micros, max_rss_kib, leftovers } => {
-                (3, status, [cpu_micros, max_rss_kib, u64::from(leftovers)])
-            }
-            Self::Gone { ended } => (4, 0, [u64::from(ended), 0, 0]),
-        };
-        let mut frame = [0; EVENT_BYTES];
-        frame[..4].copy_from_slice(&kind.to_ne_bytes());
-        frame[4..8].copy_from_slice(&small.to_ne_bytes());
-        for (slot, number) in frame[8..].chunks_exact_mut(8).zip(numbers) {
-            slot.copy_from_slice(&number.to_ne_bytes());
-        }
-        frame
+    pub(super) fn to_packet(&self) -> Vec<u8> {
+        Frame { event: Some(self.clone()) }.encode_to_vec()
     }
 
-    pub(super) fn decode(frame: &[u8; EVENT_BYTES]) -> io::Result<Self> {
-        let word = |at: usize| {
-            let mut bytes = [0; 8];
-            bytes.copy_from_slice(&frame[at..at + 8]);
-            u64::from_ne_bytes(bytes)
-        };
-        let half = |at: usize| [frame[at], frame[at + 1], frame[at + 2], frame[at + 3]];
-        let (kind, small) = (u32::from_ne_bytes(half(0)), i32::from_ne_bytes(half(4)));
-        let small_word = |at| u32::try_from(word(at)).unwrap_or(u32::MAX);
-        Ok(match kind {
-            1 => Self::Started { pid: small },
-            2 => Self::Failed { stage: Stage::from_u32(small_word(8)), errno: small },
-            3 => Self::Exited {
-                status: small,
-                cpu_micros: word(8),
-                max_rss_kib: word(16),
-                leftovers: small_word(24),
-            },
-            4 => Self::Gone { ended: small_word(8) },
-            other => return Err(io::Error::other(format!("unknown event {other} from a job's init"))),
-        })
+    /// `None` for what no init sends.
+    pub(super) fn from_packet(packet: &[u8]) -> Option<Self> {
+        Frame::decode(packet).ok()?.event
     }
 }
 
@@ -293,13 +344,24 @@ mod tests {
 
     #[test]
     fn events_and_orders_survive_their_frames() {
+        let leftover = Leftover { pid: 1 << 22, command: vec![b'x'; LEFTOVER_BYTES] };
+        let used = Used { cpu_micros: u64::MAX, max_rss_kib: u64::MAX };
         for event in [
-            Event::Started { pid: 4711 },
-            Event::Failed { stage: Stage::Directory, errno: 2 },
-            Event::Exited { status: 256, cpu_micros: 1, max_rss_kib: u64::MAX, leftovers: 3 },
-            Event::Gone { ended: 7 },
+            Event::Started(Started { pid: 4711 }),
+            Event::Failed(Failed { stage: Stage::Directory as u32, errno: 2 }),
+            Event::Exited(Exited {
+                status: -1,
+                used,
+                leftovers: u32::MAX,
+                named: vec![leftover; NAMED_LEFTOVERS],
+            }),
+            Event::Exited(Exited::default()),
+            Event::Gone(Gone { ended: 7, used }),
         ] {
-            assert_eq!(Event::decode(&event.encode()).unwrap(), event);
+            let packet = event.to_packet();
+            // An empty packet would be taken for the end of the socket.
+            assert!((1..=MAX_EVENT_BYTES).contains(&packet.len()), "{}", packet.len());
+            assert_eq!(Event::from_packet(&packet), Some(event));
         }
         for order in [Order::Kill, Order::Signal(15)] {
             assert_eq!(Order::decode(order.encode()), order);

@@ -7,7 +7,8 @@ use runlet_proto::v1;
 use time::OffsetDateTime;
 
 use crate::error::{Error, Result};
-use crate::job::{EndState, Job, State};
+use crate::file::Changes;
+use crate::job::{EndState, Job, Leftover, State, Touched};
 use crate::output;
 use crate::terminal::{self, Terminal};
 use crate::workspace::{self, Workspace};
@@ -164,10 +165,14 @@ pub(super) fn job(job: Job) -> v1::Job {
         duration: ran,
         end,
         leftovers,
+        left,
+        limit_hit,
+        touched,
         output_bytes,
         stderr_bytes,
         notes,
     } = job;
+    let (files, files_note) = file_counts(touched);
     v1::Job {
         job_id: id.to_string(),
         workspace_id: workspace_id.to_string(),
@@ -180,7 +185,7 @@ pub(super) fn job(job: Job) -> v1::Job {
         duration: Some(duration(ran)),
         cpu_time: end.as_ref().and_then(|end| end.cpu).map(duration),
         max_rss_bytes: end.as_ref().and_then(|end| end.max_rss_bytes),
-        oom_killed: false,
+        oom_killed: end.as_ref().is_some_and(|end| end.oom_killed),
         leftover_processes: leftovers,
         output_bytes,
         stderr_bytes,
@@ -189,6 +194,34 @@ pub(super) fn job(job: Job) -> v1::Job {
         principal,
         notes,
         timeout: Some(duration(timeout)),
+        limit_hit: limit_hit.map(|hit| v1::job::LimitHit { name: hit.name().to_owned(), value: hit.value() }),
+        leftovers: left
+            .into_iter()
+            .map(|Leftover { pid, command }| v1::job::Leftover { pid, command })
+            .collect(),
+        files,
+        files_note,
+    }
+}
+
+fn file_counts(touched: Touched) -> (Option<v1::job::FileCounts>, String) {
+    match touched {
+        Touched::Unknown => (None, String::new()),
+        Touched::Counting => (None, "being counted".to_owned()),
+        Touched::Counted { created, changed, deleted } => {
+            (Some(v1::job::FileCounts { created, changed, deleted }), String::new())
+        }
+        Touched::Uncounted(why) => (None, why),
+    }
+}
+
+pub(super) fn changed_files(changes: Changes) -> v1::read_output_response::ChangedFiles {
+    let wire = |names: crate::file::Names| names.first.into_iter().map(Into::into).collect();
+    let Changes { created, changed, deleted } = changes;
+    v1::read_output_response::ChangedFiles {
+        created: wire(created),
+        changed: wire(changed),
+        deleted: wire(deleted),
     }
 }
 

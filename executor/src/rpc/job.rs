@@ -97,7 +97,7 @@ impl JobService for Service {
             v1::Stream::Unspecified | v1::Stream::Output => Stream::Output,
             v1::Stream::Stderr => Stream::Stderr,
         };
-        let v1::ReadOutputRequest { job_id, stream: _, start, max_output_bytes, wait, until, raw } =
+        let v1::ReadOutputRequest { job_id, stream: _, start, max_output_bytes, wait, until, raw, files } =
             request.into_inner();
         let from = match start {
             None => ReadFrom::Cursor(0),
@@ -113,6 +113,7 @@ impl JobService for Service {
             raw,
         };
         let (job, output, matched) = self.0.jobs.read(&job_id, read).await?;
+        let changes = if files { self.0.jobs.changed_files(&job).await? } else { None };
         let total = match stream {
             Stream::Output => job.output_bytes,
             Stream::Stderr => job.stderr_bytes,
@@ -120,6 +121,7 @@ impl JobService for Service {
         Ok(Response::new(v1::ReadOutputResponse {
             output: Some(convert::output(output, total, matched)),
             job: Some(convert::job(job)),
+            files: changes.map(convert::changed_files),
         }))
     }
 

@@ -51,14 +51,39 @@ pub struct JobEndRow {
     pub max_rss_bytes: Option<i64>,
     /// Whether the kernel ended it for want of memory.
     pub oom_killed: bool,
-    /// Processes left behind.
+    /// Name of the limit that it ran into.
+    pub limit_name: Option<String>,
+    /// That limit.
+    pub limit_value: Option<i64>,
+    /// Processes left behind that live.
     pub leftovers: u32,
+    /// Processes left behind at its end, as a JSON array of arrays of id and command.
+    pub left: String,
+    /// Files created while it ran.
+    pub files_created: Option<i64>,
+    /// Files changed.
+    pub files_changed: Option<i64>,
+    /// Files deleted.
+    pub files_deleted: Option<i64>,
+    /// Why they were not counted.
+    pub files_note: Option<String>,
     /// Bytes of output.
     pub output_bytes: i64,
     /// Bytes of separate errors.
     pub stderr_bytes: i64,
     /// Notes as a JSON array.
     pub notes: String,
+}
+
+/// A row of the table `job_files`: the first names of the files that a job changed, each ended by a NUL.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JobFilesRow {
+    /// Those that were created.
+    pub created: Vec<u8>,
+    /// Those that were changed.
+    pub changed: Vec<u8>,
+    /// Those that were deleted.
+    pub deleted: Vec<u8>,
 }
 
 impl JobRow {
@@ -83,7 +108,14 @@ impl JobRow {
                 cpu_us: row.get("cpu_us")?,
                 max_rss_bytes: row.get("max_rss_bytes")?,
                 oom_killed: row.get("oom_killed")?,
+                limit_name: row.get("limit_name")?,
+                limit_value: row.get("limit_value")?,
                 leftovers: row.get("leftovers")?,
+                left: row.get("left_behind")?,
+                files_created: row.get("files_created")?,
+                files_changed: row.get("files_changed")?,
+                files_deleted: row.get("files_deleted")?,
+                files_note: row.get("files_note")?,
                 output_bytes: row.get("output_bytes")?,
                 stderr_bytes: row.get("stderr_bytes")?,
                 notes: row.get("notes")?,
@@ -129,23 +161,38 @@ impl Store {
         .await
     }
 
-    /// Writes a job's state and what goes with it.
-    pub async fn update_job(&self, job_id: String, state: &'static str, end: JobEndRow) -> Result<()> {
+    /// Writes a job's state and what goes with it; also the names of changed files, if there are any.
+    pub async fn update_job(
+        &self,
+        job_id: String,
+        state: &'static str,
+        end: JobEndRow,
+        files: Option<JobFilesRow>,
+    ) -> Result<()> {
         self.write("recording a job's end", Durability::Process, move |transaction| {
             transaction
                 .prepare_cached(
                     "UPDATE jobs SET state = :state, ended_ms = :ended_ms, duration_us = :duration_us,
                             exit_code = :exit_code, signal = :signal, cpu_us = :cpu_us, max_rss_bytes = :max_rss_bytes,
-                            oom_killed = :oom_killed, leftovers = :leftovers, output_bytes = :output_bytes,
-                            stderr_bytes = :stderr_bytes, notes = :notes
+                            oom_killed = :oom_killed, limit_name = :limit_name, limit_value = :limit_value,
+                            leftovers = :leftovers, left_behind = :left, files_created = :files_created,
+                            files_changed = :files_changed, files_deleted = :files_deleted, files_note = :files_note,
+                            output_bytes = :output_bytes, stderr_bytes = :stderr_bytes, notes = :notes
                      WHERE job_id = :job_id",
                 )?
                 .execute(named_params! {
-                    ":job_id": job_id, ":state": state, ":ended_ms": end.ended_ms, ":duration_us": end.duration_us,
+                    ":job_id": &job_id, ":state": state, ":ended_ms": end.ended_ms, ":duration_us": end.duration_us,
                     ":exit_code": end.exit_code, ":signal": end.signal, ":cpu_us": end.cpu_us,
-                    ":max_rss_bytes": end.max_rss_bytes, ":oom_killed": end.oom_killed, ":leftovers": end.leftovers,
+                    ":max_rss_bytes": end.max_rss_bytes, ":oom_killed": end.oom_killed,
+                    ":limit_name": end.limit_name, ":limit_value": end.limit_value, ":leftovers": end.leftovers,
+                    ":left": end.left, ":files_created": end.files_created, ":files_changed": end.files_changed,
+                    ":files_deleted": end.files_deleted, ":files_note": end.files_note,
                     ":output_bytes": end.output_bytes, ":stderr_bytes": end.stderr_bytes, ":notes": end.notes,
                 })?;
+            let Some(files) = files else { return Ok(()) };
+            transaction
+                .prepare_cached("INSERT OR REPLACE INTO job_files (job_id, created, changed, deleted) VALUES (?1, ?2, ?3, ?4)")?
+                .execute((job_id, files.created, files.changed, files.deleted))?;
             Ok(())
         })
         .await
@@ -157,6 +204,19 @@ impl Store {
             connection
                 .prepare_cached("SELECT * FROM jobs WHERE job_id = ?1")?
                 .query_row([job_id], JobRow::read)
+                .optional()
+        })
+        .await
+    }
+
+    /// Names of the files that a job changed.
+    pub async fn job_files(&self, job_id: String) -> Result<Option<JobFilesRow>> {
+        self.call("reading the files of a job", move |connection| {
+            connection
+                .prepare_cached("SELECT created, changed, deleted FROM job_files WHERE job_id = ?1")?
+                .query_row([job_id], |row| {
+                    Ok(JobFilesRow { created: row.get(0)?, changed: row.get(1)?, deleted: row.get(2)? })
+                })
                 .optional()
         })
         .await

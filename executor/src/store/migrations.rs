@@ -95,6 +95,25 @@ CREATE TABLE links (
     ended          INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 ",
+    "
+ALTER TABLE jobs ADD COLUMN limit_name TEXT;
+ALTER TABLE jobs ADD COLUMN limit_value INTEGER;
+ALTER TABLE jobs ADD COLUMN left_behind TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE jobs ADD COLUMN files_created INTEGER;
+ALTER TABLE jobs ADD COLUMN files_changed INTEGER;
+ALTER TABLE jobs ADD COLUMN files_deleted INTEGER;
+ALTER TABLE jobs ADD COLUMN files_note TEXT;
+
+CREATE TABLE job_files (
+    job_id  TEXT PRIMARY KEY,
+    created BLOB NOT NULL,
+    changed BLOB NOT NULL,
+    deleted BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER job_files_removed AFTER DELETE ON jobs BEGIN
+    DELETE FROM job_files WHERE job_id = OLD.job_id;
+END;
+",
 ];
 
 /// Takes the steps that the file lacks, after a copy of it was made beside it.

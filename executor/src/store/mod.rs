@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use thread::{Deliver, Message, Write};
 
 pub use ended::EndedRow;
-pub use jobs::{JobEndRow, JobFilter, JobRow};
+pub use jobs::{JobEndRow, JobFilesRow, JobFilter, JobRow};
 pub use links::LinkRow;
 pub use terminals::TerminalRow;
 pub use workspaces::WorkspaceRow;

@@ -123,6 +123,7 @@ impl Terminals {
         let (progress, seen) = watch::channel(Progress::default());
         let (orders, ordered) = mpsc::channel::<Close>(ORDERS);
         let live = self.reserve(Live::new(self, fixed, pty, seen, orders))?;
+        let presence = lease.root.presence();
         let started = async {
             resources.store.insert_terminal(record::to_row(&live.fixed)).await?;
             resources.spawner.spawn_on_terminal(new.bash(env, cwd), program_side).await
@@ -141,6 +142,7 @@ impl Terminals {
             log: self.log(&live.fixed.id).writer(resources.caps),
             ledger: Ledger::new(Arc::clone(&live), progress, resources.store.clone()),
             orders: ordered,
+            _presence: presence,
             answers: Vec::new(),
             over: false,
         };

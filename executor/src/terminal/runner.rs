@@ -8,9 +8,10 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::ledger::Ledger;
+use crate::file::Presence;
 use crate::output::Writer;
 use crate::process::pty::Pty;
-use crate::process::spawn::{Ended, Exit, Process, Report};
+use crate::process::spawn::{Ended, Process, Report};
 
 /// Bytes read from a terminal at once. The kernel's own buffer has 4 KiB (N_TTY_BUF_SIZE).
 const READ_BYTES: usize = 16 << 10;
@@ -38,6 +39,8 @@ pub(super) struct Runner {
     pub log: Writer,
     pub ledger: Ledger,
     pub orders: mpsc::Receiver<Close>,
+    /// What runs in it may change files at any time.
+    pub _presence: Presence,
     /// Answers that the program has not read.
     pub answers: Vec<u8>,
     /// Programs have closed the terminal for good.
@@ -55,10 +58,10 @@ impl Runner {
             tokio::select! {
                 report = self.process.report() => match report {
                     Report::Ended(ended) => self.end(ended, &mut buffer).await,
-                    Report::Gone { ended } => break ended,
+                    Report::Gone { ended, .. } => break ended,
                     Report::Lost => {
                         if !self.ledger.has_ended() {
-                            self.end(KILLED, &mut buffer).await;
+                            self.end(Ended::KILLED, &mut buffer).await;
                         }
                         break 0;
                     }
@@ -170,9 +173,6 @@ impl Runner {
         }
     }
 }
-
-/// The end of a program of which nobody saw the end.
-const KILLED: Ended = Ended { exit: Exit::Signal(libc::SIGKILL), usage: None, leftovers: 0 };
 
 async fn sleep_until(time: Option<Instant>) {
     match time {

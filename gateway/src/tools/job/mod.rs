@@ -131,6 +131,9 @@ struct ReadOutput {
     /// As base64
     #[serde(default)]
     raw: bool,
+    /// Name the files it changed
+    #[serde(default)]
+    files: bool,
 }
 
 #[derive(Deserialize, Serialize, JsonSchema, Clone, Copy)]
@@ -181,6 +184,7 @@ impl Tool for ReadOutput {
             wait: Some(wire_seconds(self.wait_seconds)),
             until: self.until.clone().unwrap_or_default(),
             raw: self.raw,
+            files: self.files,
         };
         let send = |channel, request| async move { jobs(channel).read_output(request).await };
         let answer = context.link.call(message, with_wait(self.wait_seconds), Repeat::Always, send).await?;
@@ -192,6 +196,7 @@ impl Tool for ReadOutput {
             is_stderr: self.stream == Stream::Stderr,
             until: self.until,
             raw: self.raw,
+            files: self.files,
         };
         Ok(render::read(&answer, &asked))
     }

@@ -3,9 +3,14 @@
 
 use std::fmt::Write as _;
 
-use runlet_proto::v1::{Job, Output, ReadOutputResponse, StartJobResponse, job::State};
+use runlet_proto::v1::{
+    Job, Output, ReadOutputResponse, StartJobResponse,
+    job::{FileCounts, State},
+    read_output_response::ChangedFiles,
+};
 use serde_json::{Map, Value, json};
 
+use crate::path;
 use crate::reply::{
     LogCalls, LogKind, Reply, break_line, counted, coverage, filled, grouped, joined, push_output,
     raw_base64, seconds, shown, time_text,
@@ -34,7 +39,14 @@ pub(crate) fn job_record(job: &Job) -> Map<String, Value> {
         "cpu_seconds": seconds(job.cpu_time.as_ref()),
         "max_rss_bytes": job.max_rss_bytes,
         "oom_killed": job.oom_killed,
+        "limit_hit": job.limit_hit.as_ref().map(|hit| json!({ "name": hit.name, "value": hit.value })),
         "leftover_processes": job.leftover_processes,
+        "leftovers": job
+            .leftovers
+            .iter()
+            .map(|left| json!({ "pid": left.pid, "command": left.command }))
+            .collect::<Vec<_>>(),
+        "files": job.files.map(counts),
         "timeout_seconds": job.timeout.as_ref().map(|timeout| timeout.seconds),
     });
     let mut record = match object {
@@ -47,10 +59,18 @@ pub(crate) fn job_record(job: &Job) -> Map<String, Value> {
     if !job.shell.is_empty() {
         record.insert("shell".to_owned(), job.shell.clone().into());
     }
+    if !job.files_note.is_empty() {
+        record.insert("files_note".to_owned(), job.files_note.clone().into());
+    }
     if !job.notes.is_empty() {
         record.insert("notes".to_owned(), job.notes.clone().into());
     }
     record
+}
+
+fn counts(files: FileCounts) -> Value {
+    let FileCounts { created, changed, deleted } = files;
+    json!({ "created": created, "changed": changed, "deleted": deleted })
 }
 
 fn status(state: State) -> &'static str {
@@ -75,6 +95,7 @@ pub(super) fn started(answer: &StartJobResponse) -> Reply {
     }
     text.push('\n');
     push_remarks(&mut text, &job);
+    push_counts(&mut text, &job);
     push_output(&mut text, &output, 0, &calls);
     let stderr = answer.stderr.as_ref().filter(|_| job.separate_stderr);
     let stderr_calls = LogCalls { id: &job.job_id, kind: LogKind::JobStderr };
@@ -107,6 +128,7 @@ pub(super) struct Asked {
     pub(super) is_stderr: bool,
     pub(super) until: Option<String>,
     pub(super) raw: bool,
+    pub(super) files: bool,
 }
 
 /// The answer to a reader.
@@ -127,6 +149,9 @@ pub(super) fn read(answer: &ReadOutputResponse, asked: &Asked) -> Reply {
     }
     text.push('\n');
     push_remarks(&mut text, &job);
+    if asked.files {
+        push_names(&mut text, &job, answer.files.as_ref());
+    }
     let raw = asked.raw.then(|| raw_base64(&output));
     if let Some(raw) = &raw {
         if first > start {
@@ -140,6 +165,9 @@ pub(super) fn read(answer: &ReadOutputResponse, asked: &Asked) -> Reply {
 
     let mut object = job_record(&job);
     insert_output(&mut object, &output, start);
+    if let Some(names) = answer.files.as_ref().filter(|_| asked.files) {
+        insert_names(&mut object, &job, names);
+    }
     object.insert("cursor".to_owned(), first.into());
     object.insert("end".to_owned(), output.end.into());
     object.insert("lost_bytes".to_owned(), output.lost_bytes.into());
@@ -186,6 +214,66 @@ fn push_remarks(text: &mut String, job: &Job) {
     for note in &job.notes {
         let _ = writeln!(text, "[{note}]");
     }
+}
+
+/// `[2 files created, 1 changed; read_output(job_id="…", files=true) names them]`, unless nothing changed.
+fn push_counts(text: &mut String, job: &Job) {
+    let Some(FileCounts { created, changed, deleted }) = job.files else { return };
+    let kinds = [(created, "created"), (changed, "changed"), (deleted, "deleted")];
+    let mut parts = Vec::new();
+    for (count, what) in kinds.into_iter().filter(|(count, _)| *count > 0) {
+        let number = if parts.is_empty() { counted(count, "file") } else { grouped(count) };
+        parts.push(format!("{number} {what}"));
+    }
+    if !parts.is_empty() {
+        let (parts, id) = (parts.join(", "), &job.job_id);
+        let _ = writeln!(text, "[{parts}; read_output(job_id=\"{id}\", files=true) names them]");
+    }
+}
+
+/// The changed files with their names and how many were left out; or why there are none.
+fn push_names(text: &mut String, job: &Job, names: Option<&ChangedFiles>) {
+    let (Some(counts), Some(names)) = (job.files, names) else {
+        let why = match job.state() {
+            State::Running => "counted when it has ended",
+            _ if job.files_note.is_empty() => "not known",
+            _ => &job.files_note,
+        };
+        let _ = writeln!(text, "[changed files: {why}]");
+        return;
+    };
+    let kinds = [
+        ("created", counts.created, &names.created),
+        ("changed", counts.changed, &names.changed),
+        ("deleted", counts.deleted, &names.deleted),
+    ];
+    if kinds.iter().all(|(_, count, _)| *count == 0) {
+        text.push_str("[no file was created, changed or deleted while it ran]\n");
+    }
+    for (what, count, names) in kinds.into_iter().filter(|(_, count, _)| *count > 0) {
+        let _ = writeln!(text, "[{} {what}]", counted(count, "file"));
+        for name in names {
+            let _ = writeln!(text, "{}", path::to_text(name));
+        }
+        let more = count.saturating_sub(names.len() as u64);
+        if more > 0 {
+            let _ = writeln!(text, "[… {} more]", grouped(more));
+        }
+    }
+}
+
+fn insert_names(object: &mut Map<String, Value>, job: &Job, names: &ChangedFiles) {
+    let shown = |names: &[bytes::Bytes]| names.iter().map(|name| path::to_text(name)).collect::<Vec<_>>();
+    let counts = job.files.unwrap_or_default();
+    let all = counts.created + counts.changed + counts.deleted;
+    let named = names.created.len() + names.changed.len() + names.deleted.len();
+    let files = json!({
+        "created": shown(&names.created),
+        "changed": shown(&names.changed),
+        "deleted": shown(&names.deleted),
+        "truncated": all > named as u64,
+    });
+    object.insert("file_names".to_owned(), files);
 }
 
 /// The call that gets the rest.
@@ -263,10 +351,33 @@ mod tests {
     }
 
     #[test]
+    fn changed_files_are_counted_in_a_line_unless_there_are_none() {
+        let files = |created, changed, deleted| Some(FileCounts { created, changed, deleted });
+        let text = |files| {
+            let job = Job { files, ..job(State::Exited, Some(0)) };
+            parts(started(&StartJobResponse { job: Some(job), ..StartJobResponse::default() })).0
+        };
+        let names = "read_output(job_id=\"job_7f3k2m9qd4ra\", files=true) names them]\n";
+        assert!(text(files(2, 1, 0)).ends_with(&format!("\n[2 files created, 1 changed; {names}")));
+        assert!(text(files(0, 0, 1200)).ends_with(&format!("\n[1,200 files deleted; {names}")));
+        assert!(!text(files(0, 0, 0)).contains('['));
+        assert!(!text(None).contains('['));
+    }
+
+    #[test]
     fn reader_is_told_where_it_is_and_how_to_go_on() {
-        let answer =
-            ReadOutputResponse { job: Some(job(State::Exited, Some(0))), output: Some(output("abc", 9)) };
-        let asked = Asked { cursor: Some(0), is_stderr: false, until: Some("z".to_owned()), raw: false };
+        let answer = ReadOutputResponse {
+            job: Some(job(State::Exited, Some(0))),
+            output: Some(output("abc", 9)),
+            files: None,
+        };
+        let asked = Asked {
+            cursor: Some(0),
+            is_stderr: false,
+            until: Some("z".to_owned()),
+            raw: false,
+            files: false,
+        };
         let (text, object) = parts(read(&answer, &asked));
         assert_eq!(
             text,
