@@ -218,7 +218,7 @@ impl Files {
         if let Some(found) = known {
             return Base(found);
         }
-        let look = tokio::time::timeout(BASE_LIMIT, self.look(root, Some(idle)));
+        let look = tokio::time::timeout(BASE_LIMIT, self.look_through(root, Some(idle)));
         Base(look.await.unwrap_or(Err(Uncounted::Busy)))
     }
 
@@ -229,12 +229,12 @@ impl Files {
             Err(why) => {
                 if root.followed.lock().is_due() {
                     let this = self.clone();
-                    self.tasks.spawn(async move { drop(this.look(&root, None).await) });
+                    self.tasks.spawn(async move { drop(this.look_through(&root, None).await) });
                 }
                 return Err(why);
             }
         };
-        let look = tokio::time::timeout(CHANGES_LIMIT, self.look(&root, None));
+        let look = tokio::time::timeout(CHANGES_LIMIT, self.look_through(&root, None));
         let now = look.await.unwrap_or(Err(Uncounted::Busy))?;
         Ok(if Arc::ptr_eq(&before, &now) { Changes::default() } else { before.changes(&now) })
     }
@@ -246,7 +246,7 @@ impl Files {
 
     /// Looks at a work directory, or shares a look that begins later than this call. What is known by then is taken for
     /// a beginner, of whom `idle` are present.
-    async fn look(&self, root: &Arc<Root>, idle: Option<u32>) -> Result<Arc<Index>, Uncounted> {
+    async fn look_through(&self, root: &Arc<Root>, idle: Option<u32>) -> Result<Arc<Index>, Uncounted> {
         let earlier = root.followed.lock().begun;
         let _turn = root.followed.turn.lock().await;
         let (quiet, departed) = {

@@ -24,8 +24,14 @@ pub(super) fn sweep(root: &Root, started: Stamp, deadline: Instant) -> usize {
     let mut removed = 0;
     for part in SWEPT {
         let Ok(directory) = root.directory(std::iter::once(OsStr::new(part))) else { continue };
-        let walk =
-            Walk { depth: DEPTH, include_ignored: true, from: Vec::new(), max_names: MOST_NAMES, deadline };
+        let walk = Walk {
+            depth: DEPTH,
+            include_ignored: true,
+            enter_git: true,
+            from: Vec::new(),
+            max_names: MOST_NAMES,
+            deadline,
+        };
         // What can't be looked at is left as it is.
         let _end = walk.run(root, &directory, &[], &mut |item| {
             let left = item.kind == Kind::File
