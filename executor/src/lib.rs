@@ -19,6 +19,7 @@ pub mod retention;
 pub mod rpc;
 pub mod store;
 pub mod terminal;
+mod timer;
 mod timestamp;
 pub mod transfer;
 pub mod waiting;

@@ -3,8 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use time::OffsetDateTime;
-
 use crate::error::{Error, Result};
 use crate::output::log;
 use crate::store::{EndedRow, Store};
@@ -45,9 +43,7 @@ impl Retention {
     }
 
     fn choose(&self, ended: &[EndedRow], living: &[String]) -> Result<Vec<String>> {
-        let oldest =
-            OffsetDateTime::now_utc().checked_sub(self.age.try_into().unwrap_or(time::Duration::MAX));
-        let oldest_ms = oldest.map_or(0, timestamp::to_millis);
+        let oldest_ms = timestamp::millis_ago(self.age);
         let mut sizes = Vec::with_capacity(ended.len());
         let mut total: u64 = 0;
         for row in ended {

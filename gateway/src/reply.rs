@@ -14,6 +14,9 @@ use time::{OffsetDateTime, format_description::FormatItem, macros::format_descri
 /// Key under which a result's `_meta` holds the typed object of a tool that answers with text, for programs.
 pub(crate) const RESULT_META_KEY: &str = "runlet/result";
 
+/// Characters of a command that a record shows.
+const COMMAND_CHARS: usize = 200;
+
 /// What a tool answers.
 #[derive(Debug)]
 pub(crate) enum Reply {
@@ -115,6 +118,15 @@ pub(crate) fn seconds(duration: Option<&prost_types::Duration>) -> Option<f64> {
 /// A duration of whole seconds for the wire.
 pub(crate) fn wire_seconds(seconds: u32) -> prost_types::Duration {
     prost_types::Duration { seconds: i64::from(seconds), nanos: 0 }
+}
+
+/// A command as records show it: its beginning, where it is long.
+pub(crate) fn shown_command(command: &str) -> String {
+    let mut shown: String = command.chars().take(COMMAND_CHARS).collect();
+    if shown.len() < command.len() {
+        shown.push('…');
+    }
+    shown
 }
 
 /// A text that may be empty, as a value that is null then.

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use time::OffsetDateTime;
-
 use super::{End, Job, Leftover, LimitHit, State, Touched};
 use crate::file::{Changes, Names};
 use crate::id::{JobId, WorkspaceId};
+use crate::store::columns::{from_micros, micros, signed, time, unsigned};
 use crate::store::{JobEndRow, JobFilesRow, JobRow};
 use crate::timestamp;
 
@@ -29,8 +28,6 @@ pub(super) fn to_row(job: &Job) -> JobRow {
 
 /// The columns that change after the start.
 pub(super) fn to_end_row(job: &Job) -> JobEndRow {
-    let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-    let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let end = job.end.as_ref();
     let (files, files_note) = match &job.touched {
         // What is being counted when the executor is killed is never counted.
@@ -65,8 +62,6 @@ pub(super) fn to_end_row(job: &Job) -> JobEndRow {
 
 /// `None` for a row that no version of this program wrote.
 pub(super) fn from_row(row: JobRow) -> Option<Job> {
-    let unsigned = |number: i64| u64::try_from(number).unwrap_or(0);
-    let time = |millis| timestamp::from_millis(millis).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     let started = time(row.started_ms);
     let end = match State::from_name(&row.state)? {
         State::Running => None,
@@ -75,7 +70,7 @@ pub(super) fn from_row(row: JobRow) -> Option<Job> {
             time: row.end.ended_ms.map_or(started, time),
             exit_code: row.end.exit_code,
             signal: row.end.signal,
-            cpu: row.end.cpu_us.map(|micros| Duration::from_micros(unsigned(micros))),
+            cpu: row.end.cpu_us.map(from_micros),
             max_rss_bytes: row.end.max_rss_bytes.map(unsigned),
             oom_killed: row.end.oom_killed,
         }),
@@ -100,7 +95,7 @@ pub(super) fn from_row(row: JobRow) -> Option<Job> {
         separate_stderr: row.separate_stderr,
         timeout: Duration::from_millis(unsigned(row.timeout_ms)),
         started,
-        duration: Duration::from_micros(unsigned(row.end.duration_us.unwrap_or(0))),
+        duration: from_micros(row.end.duration_us.unwrap_or(0)),
         end,
         leftovers: row.end.leftovers,
         left: left.into_iter().map(|(pid, command)| Leftover { pid, command }).collect(),

@@ -1,14 +1,12 @@
 //! All jobs of a data root: the living ones in memory, every one on record.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use time::OffsetDateTime;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
-use tokio_util::task::TaskTracker;
 
 use super::ledger::Progress;
 use super::memory::Memory;
@@ -17,14 +15,13 @@ use super::shell::Shells;
 use super::stdin::{Stdin, Written};
 use super::{End, EndState, Job, State, Touched, record};
 use crate::error::{Error, Result};
-use crate::file::{Changes, Files};
+use crate::file::Changes;
 use crate::id::{JobId, WorkspaceId};
-use crate::output::{Caps, Log, log};
-use crate::process::identity::Identity;
+use crate::output::{Log, log};
 use crate::process::signal;
-use crate::process::spawn::Spawner;
 use crate::resources::{Places, Resources};
-use crate::store::{JobFilter, Store};
+use crate::store::JobFilter;
+use crate::timestamp;
 
 /// How much longer than its grace a cancellation waits for the last process to go.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(10);
@@ -32,15 +29,7 @@ const CANCEL_PATIENCE: Duration = Duration::from_secs(10);
 /// All jobs.
 #[derive(Debug)]
 pub struct Jobs {
-    pub(super) store: Store,
-    pub(super) spawner: Arc<Spawner>,
-    pub(super) files: Files,
-    pub(super) identity: Identity,
-    pub(super) search_path: Vec<PathBuf>,
-    pub(super) logs: PathBuf,
-    pub(super) caps: Caps,
-    pub(super) places: Arc<Places>,
-    pub(super) tasks: TaskTracker,
+    pub(super) resources: Resources,
     pub(super) living: Arc<Living>,
     pub(super) shells: Arc<Shells>,
     pub(super) memory: Arc<Memory>,
@@ -124,22 +113,13 @@ impl Living {
 impl Jobs {
     /// Takes up the jobs on record. Those that ran when the last executor ended are lost: their processes went with it.
     pub async fn load(resources: Resources) -> Result<Self> {
-        let Resources { store, spawner, files, identity, search_path, logs, caps, places, tasks } = resources;
         let this = Self {
-            store,
-            spawner,
-            files,
-            identity,
-            search_path,
-            logs,
-            caps,
-            places,
-            tasks,
+            resources,
             living: Arc::default(),
             shells: Arc::default(),
             memory: Arc::new(Memory::find()),
         };
-        for row in this.store.jobs_with_processes().await? {
+        for row in this.resources.store.jobs_with_processes().await? {
             let Some(mut job) = record::from_row(row) else { continue };
             job.leftovers = 0;
             job.output_bytes = this.log(&job.id, log::Stream::Output).extent()?;
@@ -148,7 +128,7 @@ impl Jobs {
                 lose(&mut job);
             }
             let row = record::to_end_row(&job);
-            this.store.update_job(job.id.to_string(), job.state().name(), row, None).await?;
+            this.resources.store.update_job(job.id.to_string(), job.state().name(), row, None).await?;
         }
         Ok(this)
     }
@@ -160,13 +140,13 @@ impl Jobs {
         if let Some(live) = self.live(&id) {
             return Ok(live.job());
         }
-        self.store.job(id.to_string()).await?.and_then(record::from_row).ok_or_else(unknown)
+        self.resources.store.job(id.to_string()).await?.and_then(record::from_row).ok_or_else(unknown)
     }
 
     /// Names of the files that a job has changed; `None` where they were not counted.
     pub async fn changed_files(&self, job: &Job) -> Result<Option<Changes>> {
         let Touched::Counted { .. } = job.touched else { return Ok(None) };
-        let row = self.store.job_files(job.id.to_string()).await?;
+        let row = self.resources.store.job_files(job.id.to_string()).await?;
         Ok(Some(row.map(record::from_names_row).unwrap_or_default()))
     }
 
@@ -185,7 +165,7 @@ impl Jobs {
             ended_since_ms: None,
             limit: size + 1,
         };
-        let mut rows = self.store.jobs(filter).await?;
+        let mut rows = self.resources.store.jobs(filter).await?;
         let more = rows.len() > usize::try_from(size).unwrap_or(usize::MAX);
         if more {
             rows.pop();
@@ -206,11 +186,13 @@ impl Jobs {
 
     /// Jobs that ended in the last `since`, newest first, at most `limit`, and how many there are in all.
     pub async fn ended(&self, since: Duration, limit: u32) -> Result<(Vec<Job>, u32)> {
-        let from = OffsetDateTime::now_utc().checked_sub(since.try_into().unwrap_or(time::Duration::MAX));
-        let from = from.map_or(0, crate::timestamp::to_millis);
-        let rows =
-            self.store.jobs(JobFilter { ended_since_ms: Some(from), limit, ..JobFilter::default() }).await?;
-        let count = self.store.count_ended_jobs(from).await?;
+        let from = timestamp::millis_ago(since);
+        let rows = self
+            .resources
+            .store
+            .jobs(JobFilter { ended_since_ms: Some(from), limit, ..JobFilter::default() })
+            .await?;
+        let count = self.resources.store.count_ended_jobs(from).await?;
         Ok((rows.into_iter().filter_map(record::from_row).map(|job| self.refresh(job)).collect(), count))
     }
 
@@ -280,7 +262,7 @@ impl Jobs {
     }
 
     pub(super) fn log(&self, id: &JobId, stream: log::Stream) -> Log {
-        Log::new(self.logs.join(id.as_str()), stream)
+        Log::new(self.resources.logs.join(id.as_str()), stream)
     }
 }
 

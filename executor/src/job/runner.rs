@@ -10,6 +10,7 @@ use super::ledger::{Ledger, Outcome, Rest, Totals};
 use super::receipt::{Counting, Opening, counted};
 use super::stream::Stream;
 use crate::process::spawn::{Ended, Process, Report};
+use crate::timer::sleep_until;
 
 /// Time between TERM and KILL when a job's time is over.
 pub(super) const TIMEOUT_GRACE: Duration = Duration::from_secs(2);
@@ -164,13 +165,6 @@ pub(super) async fn cancel_process(process: &mut Process, cancel: Cancel, ending
 async fn readable(stream: Option<&Stream>) -> std::io::Result<()> {
     match stream {
         Some(stream) => stream.readable().await,
-        None => std::future::pending().await,
-    }
-}
-
-pub(super) async fn sleep_until(time: Option<Instant>) {
-    match time {
-        Some(time) => tokio::time::sleep_until(time).await,
         None => std::future::pending().await,
     }
 }

@@ -15,13 +15,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::ledger::{Ledger, Outcome as End, Rest, Totals};
 use super::receipt::Opening;
-use super::runner::{Cancel, Ending, TIMEOUT_GRACE, cancel_process, sleep_until};
+use super::runner::{Cancel, Ending, TIMEOUT_GRACE, cancel_process};
 use super::stream::Stream;
 use crate::error::{Error, Result};
 use crate::file::Presence;
 use crate::id::{JobId, WorkspaceId};
 use crate::output::Writer;
 use crate::process::spawn::{Attachment, Command, Ended, Exit, Process, Report, Spawner};
+use crate::timer::sleep_until;
 
 /// What a named shell runs.
 const DRIVER: &str = include_str!("shell.sh");

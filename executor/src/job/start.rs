@@ -61,7 +61,7 @@ impl Jobs {
             None => {
                 // Dropping the caller must not leave a job half started.
                 let this = Arc::clone(self);
-                let begun = self.tasks.spawn(async move { this.begin(lease, new).await });
+                let begun = self.resources.tasks.spawn(async move { this.begin(lease, new).await });
                 begun.await.map_err(|error| Error::internal("starting a job", error))??
             }
         };
@@ -77,7 +77,7 @@ impl Jobs {
 
     async fn of_request(&self, new: &NewJob) -> Result<Option<JobId>> {
         let Some(request_id) = new.request_id.clone() else { return Ok(None) };
-        let row = self.store.job_of_request(new.principal.clone(), request_id).await?;
+        let row = self.resources.store.job_of_request(new.principal.clone(), request_id).await?;
         Ok(row.and_then(|row| JobId::parse(&row.job_id)))
     }
 
@@ -135,9 +135,14 @@ impl Jobs {
     ) -> Result<(Observed, bool)> {
         let id = live.fixed.id.clone();
         let claimed = self.shells.claim(&lease.workspace.id, &new.shell, &id, async || {
-            let env = environment::environment(&lease.workspace, &self.search_path, &self.identity, &new.env);
+            let env = environment::environment(
+                &lease.workspace,
+                &self.resources.search_path,
+                &self.resources.identity,
+                &new.env,
+            );
             let command = Command::bash("", env, lease.workspace.paths.work.clone());
-            shell::start(&self.spawner, command, lease.root.presence()).await
+            shell::start(&self.resources.spawner, command, lease.root.presence()).await
         });
         let claim = match claimed.await {
             Ok(claim) => claim,
@@ -146,19 +151,19 @@ impl Jobs {
                 return Err(error);
             }
         };
-        if let Err(error) = self.store.insert_job(record::to_row(&live.fixed)).await {
+        if let Err(error) = self.resources.store.insert_job(record::to_row(&live.fixed)).await {
             live.retire();
             claim.release();
             return self.not_started(&id, &new, Err(error), None).await;
         }
-        let opening = Opening::note(&self.files, &self.memory, &lease.root, true).await;
+        let opening = Opening::note(&self.resources.files, &self.memory, &lease.root, true).await;
         let task = shell::Task {
             opening,
             deadline: live.started_at + new.timeout,
-            log: self.log(&id, log::Stream::Output).writer(self.caps),
+            log: self.log(&id, log::Stream::Output).writer(self.resources.caps),
             directory: absolute(&lease.workspace.paths, &new.cwd),
             command: new.text(),
-            ledger: Ledger::new(Arc::clone(&live), progress, self.store.clone()),
+            ledger: Ledger::new(Arc::clone(&live), progress, self.resources.store.clone()),
             orders,
         };
         match claim.hand_over(task) {
@@ -179,18 +184,23 @@ impl Jobs {
         lease: &Lease,
         new: &NewJob,
     ) -> (Result<()>, Option<Result<Begun>>) {
-        let inserted = self.store.insert_job(record::to_row(job));
+        let inserted = self.resources.store.insert_job(record::to_row(job));
         let spawned = async {
             let cwd = match new.cwd.as_slice() {
                 [] => lease.workspace.paths.work.clone(),
-                path => self.files.directory(Arc::clone(&lease.root), path.to_vec()).await?,
+                path => self.resources.files.directory(Arc::clone(&lease.root), path.to_vec()).await?,
             };
-            let env = environment::environment(&lease.workspace, &self.search_path, &self.identity, &new.env);
+            let env = environment::environment(
+                &lease.workspace,
+                &self.resources.search_path,
+                &self.resources.identity,
+                &new.env,
+            );
             let mut command = Command::bash(&new.text(), env, cwd);
             command.stdin = new.stdin.is_some() || new.keep_stdin_open;
             command.separate_stderr = new.separate_stderr;
-            let opening = Opening::note(&self.files, &self.memory, &lease.root, false).await;
-            let (process, pipes) = self.spawner.spawn(command).await?;
+            let opening = Opening::note(&self.resources.files, &self.memory, &lease.root, false).await;
+            let (process, pipes) = self.resources.spawner.spawn(command).await?;
             Ok(Begun { process, pipes, opening })
         };
         if new.request_id.is_none() {
@@ -217,7 +227,7 @@ impl Jobs {
             }
             Err(error) => Err(error),
             Ok(()) => {
-                self.store.remove_ended(vec![id.to_string()]).await?;
+                self.resources.store.remove_ended(vec![id.to_string()]).await?;
                 Err(spawn_error.unwrap_or(Error::ShuttingDown))
             }
         }
@@ -237,7 +247,7 @@ impl Jobs {
         if new.stdin.is_some() || new.keep_stdin_open {
             let (live, data, keep_open) =
                 (Arc::clone(&live), new.stdin.unwrap_or_default(), new.keep_stdin_open);
-            self.tasks.spawn(async move {
+            self.resources.tasks.spawn(async move {
                 let mut over = live.progress.clone();
                 tokio::select! {
                     () = live.stdin.feed(&data, keep_open) => {}
@@ -245,18 +255,18 @@ impl Jobs {
                 }
             });
         }
-        let writer = |stream| Some(self.log(id, stream).writer(self.caps));
+        let writer = |stream| Some(self.log(id, stream).writer(self.resources.caps));
         let runner = Runner {
             process,
             output: Stream::new(pipes.stdout, writer(log::Stream::Output)),
             stderr: pipes.stderr.map(|pipe| Stream::new(pipe, writer(log::Stream::Stderr))),
             orders,
             deadline: live.started_at + new.timeout,
-            ledger: Ledger::new(Arc::clone(&live), progress, self.store.clone()),
+            ledger: Ledger::new(Arc::clone(&live), progress, self.resources.store.clone()),
             opening,
             counting: None,
         };
-        self.tasks.spawn(runner.run());
+        self.resources.tasks.spawn(runner.run());
     }
 
     fn reserve(
@@ -266,10 +276,10 @@ impl Jobs {
         orders: mpsc::Sender<Cancel>,
     ) -> Result<Arc<Live>> {
         let mut living = self.living.lock();
-        if self.tasks.is_closed() {
+        if self.resources.tasks.is_closed() {
             return Err(Error::ShuttingDown);
         }
-        self.places.take(fixed.id.as_str())?;
+        self.resources.places.take(fixed.id.as_str())?;
         let live = Arc::new(Live {
             started: fixed.started,
             started_at: Instant::now(),
@@ -278,7 +288,7 @@ impl Jobs {
             orders,
             stdin: Stdin::default(),
             living: Arc::clone(&self.living),
-            places: Arc::clone(&self.places),
+            places: Arc::clone(&self.resources.places),
         });
         living.insert(live.fixed.id.clone(), Arc::clone(&live));
         Ok(live)

@@ -1,6 +1,7 @@
 //! Records in SQLite: one connection on a thread of its own, so that no caller waits for a disk on an async thread and
 //! writes never compete. It knows rows, not what they mean.
 
+pub mod columns;
 mod ended;
 mod jobs;
 mod links;

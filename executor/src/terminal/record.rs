@@ -1,21 +1,16 @@
 //! A terminal as a row, both directions.
 
-use std::time::Duration;
-
-use time::OffsetDateTime;
-
 use super::{End, EndState, Terminal};
 use crate::id::{TerminalId, WorkspaceId};
 use crate::process::pty::Size;
 use crate::store::TerminalRow;
+use crate::store::columns::{from_micros, micros, signed, time, unsigned};
 use crate::timestamp;
 
 /// State of a terminal whose program has not ended.
 pub(super) const RUNNING: &str = "running";
 
 pub(super) fn to_row(terminal: &Terminal) -> TerminalRow {
-    let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-    let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let end = terminal.end.as_ref();
     TerminalRow {
         terminal_id: terminal.id.as_str().to_owned(),
@@ -40,8 +35,6 @@ pub(super) fn to_row(terminal: &Terminal) -> TerminalRow {
 
 /// `None` for a row that no version of this program wrote.
 pub(super) fn from_row(row: TerminalRow) -> Option<Terminal> {
-    let unsigned = |number: i64| u64::try_from(number).unwrap_or(0);
-    let time = |millis| timestamp::from_millis(millis).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     let started = time(row.started_ms);
     let state = match row.state.as_str() {
         RUNNING => None,
@@ -58,13 +51,13 @@ pub(super) fn from_row(row: TerminalRow) -> Option<Terminal> {
         principal: row.principal,
         size: Size { columns: row.columns, rows: row.rows },
         started,
-        duration: Duration::from_micros(unsigned(row.duration_us.unwrap_or(0))),
+        duration: from_micros(row.duration_us.unwrap_or(0)),
         end: state.map(|state| End {
             state,
             time: row.ended_ms.map_or(started, time),
             exit_code: row.exit_code,
             signal: row.signal,
-            cpu: row.cpu_us.map(|micros| Duration::from_micros(unsigned(micros))),
+            cpu: row.cpu_us.map(from_micros),
             max_rss_bytes: row.max_rss_bytes.map(unsigned),
         }),
         leftovers: row.leftovers,

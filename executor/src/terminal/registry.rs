@@ -18,6 +18,7 @@ use crate::id::{TerminalId, WorkspaceId};
 use crate::output::{Log, log};
 use crate::process::pty::{Pty, Size};
 use crate::resources::{Places, Resources};
+use crate::timestamp;
 
 /// Time between HUP and KILL when a terminal is closed.
 const CLOSE_GRACE: Duration = Duration::from_secs(2);
@@ -154,8 +155,7 @@ impl Terminals {
         since: Duration,
         limit: u32,
     ) -> Result<Vec<Terminal>> {
-        let from = OffsetDateTime::now_utc().checked_sub(since.try_into().unwrap_or(time::Duration::MAX));
-        let from = from.map_or(0, crate::timestamp::to_millis);
+        let from = timestamp::millis_ago(since);
         let workspace = workspace_id.map(|id| id.as_str().to_owned());
         let rows = self.resources.store.ended_terminals(workspace, from, limit).await?;
         Ok(rows.into_iter().filter_map(record::from_row).collect())

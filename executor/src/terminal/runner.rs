@@ -12,6 +12,7 @@ use crate::file::Presence;
 use crate::output::Writer;
 use crate::process::pty::Pty;
 use crate::process::spawn::{Ended, Process, Report};
+use crate::timer::sleep_until;
 
 /// Bytes read from a terminal at once. The kernel's own buffer has 4 KiB (N_TTY_BUF_SIZE).
 const READ_BYTES: usize = 16 << 10;
@@ -171,12 +172,5 @@ impl Runner {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
             Err(_) => self.answers.clear(),
         }
-    }
-}
-
-async fn sleep_until(time: Option<Instant>) {
-    match time {
-        Some(time) => tokio::time::sleep_until(time).await,
-        None => std::future::pending().await,
     }
 }

@@ -1,10 +1,8 @@
 //! A link as a row, both directions.
 
-use time::OffsetDateTime;
-
 use super::{Link, LinkId};
 use crate::id::WorkspaceId;
-use crate::store::LinkRow;
+use crate::store::{LinkRow, columns};
 use crate::timestamp;
 
 pub(super) fn to_row(link: &Link, secret_sha256: &[u8; 32]) -> LinkRow {
@@ -38,7 +36,7 @@ pub(super) fn from_row(row: LinkRow) -> Option<(Link, [u8; 32])> {
         size_bytes: row.size_bytes,
         sha256: row.sha256,
         replaces: row.replaces,
-        created: timestamp::from_millis(row.created_ms).unwrap_or(OffsetDateTime::UNIX_EPOCH),
+        created: columns::time(row.created_ms),
         expires: timestamp::from_millis(row.expires_ms)?,
     };
     Some((link, row.secret_sha256.try_into().ok()?))

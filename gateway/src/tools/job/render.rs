@@ -13,22 +13,15 @@ use serde_json::{Map, Value, json};
 use crate::path;
 use crate::reply::{
     LogCalls, LogKind, Reply, break_line, counted, coverage, filled, grouped, joined, push_output,
-    raw_base64, seconds, shown, time_text,
+    raw_base64, seconds, shown, shown_command, time_text,
 };
-
-/// Characters of a command that a record shows.
-const COMMAND_CHARS: usize = 200;
 
 /// A job as a record, without its output.
 pub(crate) fn job_record(job: &Job) -> Map<String, Value> {
-    let mut command: String = job.command.chars().take(COMMAND_CHARS).collect();
-    if command.len() < job.command.len() {
-        command.push('…');
-    }
     let object = json!({
         "job_id": job.job_id,
         "workspace_id": job.workspace_id,
-        "command": command,
+        "command": shown_command(&job.command),
         "status": status(job.state()),
         "exit_code": job.exit_code,
         "signal": filled(job.signal.clone()),

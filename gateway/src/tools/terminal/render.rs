@@ -8,11 +8,8 @@ use serde_json::{Map, Value, json};
 
 use crate::reply::{
     LogCalls, LogKind, Reply, break_line, counted, coverage, filled, grouped, joined, push_output,
-    raw_base64, seconds, time_text,
+    raw_base64, seconds, shown_command, time_text,
 };
-
-/// Characters of a command that a record shows.
-const COMMAND_CHARS: usize = 200;
 
 /// What a caller asked for.
 #[derive(Default)]
@@ -26,15 +23,11 @@ pub(super) struct Asked {
 
 /// A terminal as a record.
 pub(crate) fn terminal_record(terminal: &Terminal) -> Map<String, Value> {
-    let mut command: String = terminal.command.chars().take(COMMAND_CHARS).collect();
-    if command.len() < terminal.command.len() {
-        command.push('…');
-    }
     let object = json!({
         "terminal_id": terminal.terminal_id,
         "workspace_id": terminal.workspace_id,
         "name": filled(terminal.name.clone()),
-        "command": filled(command),
+        "command": filled(shown_command(&terminal.command)),
         "status": status(terminal.state()),
         "exit_code": terminal.exit_code,
         "signal": filled(terminal.signal.clone()),
