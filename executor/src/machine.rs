@@ -109,6 +109,7 @@ impl Machine {
         spawner: SpawnerHandle,
         drawn: Drawn,
     ) -> Result<Self> {
+        let after_crash = Store::was_left_open(&root.records);
         let store = Store::open(&root.records)?;
         let spawner = Arc::new(Spawner::new(spawner)?);
         let workers = Workers::start(&identity)?;
@@ -170,9 +171,12 @@ impl Machine {
             }
         }
         let (workspaces, started) = (Arc::new(workspaces), OffsetDateTime::now_utc());
-        let sweeping = tasks.spawn(sweep(Arc::clone(&workspaces), files.clone(), started, stopping.clone()));
-        // Long enough for most; the rest goes on beside the calls.
-        let _going_on = tokio::time::timeout(SWEEP_PATIENCE, sweeping).await;
+        if after_crash {
+            let sweeping =
+                tasks.spawn(sweep(Arc::clone(&workspaces), files.clone(), started, stopping.clone()));
+            // Long enough for most; the rest goes on beside the calls.
+            let _going_on = tokio::time::timeout(SWEEP_PATIENCE, sweeping).await;
+        }
         Ok(Self {
             workspaces,
             jobs: Arc::new(jobs),

@@ -62,6 +62,11 @@ impl Durability {
 }
 
 impl Store {
+    /// Whether whoever had the database last did not close it: its log is gone after a close, and only then.
+    pub fn was_left_open(path: &Path) -> bool {
+        path.with_extension("db-wal").exists()
+    }
+
     /// Opens the database, checks it, and brings it to the present version.
     pub fn open(path: &Path) -> Result<Self> {
         let failed = |error: rusqlite::Error| {
@@ -159,4 +164,20 @@ pub(crate) fn is_conflict(error: &Error) -> bool {
     matches!(error, Error::Internal { source, .. }
         if source.downcast_ref::<rusqlite::Error>().and_then(rusqlite::Error::sqlite_error_code)
             == Some(rusqlite::ErrorCode::ConstraintViolation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn records_that_were_closed_are_told_from_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("runlet.db");
+        assert!(!Store::was_left_open(&path));
+        let store = Store::open(&path).unwrap();
+        assert!(Store::was_left_open(&path));
+        store.close().await;
+        assert!(!Store::was_left_open(&path));
+    }
 }
