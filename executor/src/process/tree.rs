@@ -1,11 +1,9 @@
-//! The descendants of a process, and signals to them. A process is held by a descriptor before it is signalled and
-//! checked to be a descendant after, so that a reused number never hits a stranger.
+//! The descendants of a process, and signals to them.
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::fd::OwnedFd;
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, Signal, getpgrp, getpid, kill_process_group};
 
 use super::wire::{LEFTOVER_BYTES, Leftover};
 
@@ -13,7 +11,7 @@ use super::wire::{LEFTOVER_BYTES, Leftover};
 /// reaped meanwhile by anybody else, so their numbers are safe.
 pub(super) fn signal_children(signal: Signal, wanted: impl Fn(i32) -> bool) -> usize {
     let mut found = 0;
-    for pid in children_of(rustix::process::getpid().as_raw_nonzero().get()) {
+    for pid in children_of(getpid().as_raw_nonzero().get()) {
         if wanted(pid)
             && let Some(process) = Pid::from_raw(pid)
         {
@@ -26,7 +24,8 @@ pub(super) fn signal_children(signal: Signal, wanted: impl Fn(i32) -> bool) -> u
 
 /// Process ids of all descendants of this process, parents before their children.
 pub(super) fn descendants() -> Vec<i32> {
-    let mut found = children_of(rustix::process::getpid().as_raw_nonzero().get());
+    let own = getpid().as_raw_nonzero().get();
+    let mut found = children_of(own);
     let mut next = 0;
     while next < found.len() {
         let children = children_of(found[next]);
@@ -44,40 +43,36 @@ pub(super) fn leftover(pid: i32) -> Option<Leftover> {
     (!command.is_empty()).then_some(Leftover { pid, command })
 }
 
-/// Processes that are held at a time, so that a crowd does not use up the descriptors.
-const HELD: usize = 256;
-
-/// Sends a signal to every descendant of this process; returns how many got it. All are held before the first is
-/// signalled, so that they get it as good as at once: in a pipeline, the end of one is soon the end of the next, which
-/// then would not have been ended by the signal.
+/// Sends a signal to every descendant of this process; returns how many got it. It goes to each process group as a
+/// whole, as from a terminal: sent to one process after the other, it would come too late for the next of a pipeline,
+/// which its neighbour's end has ended by then, and a shell that looks whether the signal ended the pipeline would go on
+/// to its next command. A group is of one session (setpgid(2)), and this process's descendants are in none of its own.
 pub(super) fn signal_descendants(signal: Signal) -> u32 {
-    let mut signalled = 0;
-    for crowd in descendants().chunks(HELD) {
-        let held: Vec<OwnedFd> = crowd.iter().filter_map(|&pid| hold_descendant(pid)).collect();
-        for process in &held {
-            signalled += u32::from(pidfd_send_signal(process, signal).is_ok());
+    let mut groups: Vec<(Pid, u32)> = Vec::new();
+    for group in descendants().into_iter().filter_map(group_of_descendant) {
+        match groups.iter_mut().find(|(known, _)| *known == group) {
+            Some((_, members)) => *members += 1,
+            None => groups.push((group, 1)),
         }
     }
-    signalled
+    // Between the look and the signal a number can't come to a stranger, as they are given in a circle (pid_max).
+    let signalled = |&(group, _): &(Pid, u32)| kill_process_group(group, signal).is_ok();
+    groups.iter().filter(|group| signalled(group)).map(|(_, members)| members).sum()
 }
 
-fn hold_descendant(pid: i32) -> Option<OwnedFd> {
-    let handle = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
-    is_descendant(pid).then_some(handle)
-}
-
-fn is_descendant(pid: i32) -> bool {
-    let own = rustix::process::getpid().as_raw_nonzero().get();
-    let mut at = pid;
+/// The process group of a process, if that is a descendant of this one.
+fn group_of_descendant(pid: i32) -> Option<Pid> {
+    let own = getpid().as_raw_nonzero().get();
+    let Stat { parent, group } = stat(pid)?;
+    let mut at = parent;
     // A chain of parents is shorter than the table of processes (pid_max is 2^22 at most).
     for _ in 0..1 << 22 {
-        match parent_of(at) {
-            Some(parent) if parent == own => return true,
-            Some(parent) if parent > 1 => at = parent,
-            _ => return false,
+        if at == own {
+            return Pid::from_raw(group).filter(|&group| group != getpgrp());
         }
+        at = stat(at)?.parent;
     }
-    false
+    None
 }
 
 /// Children by the kernel's own list; where the kernel was built without it, by a walk over all processes.
@@ -98,13 +93,20 @@ fn children_by_walk(parent: i32) -> Vec<i32> {
     let Ok(all) = fs::read_dir("/proc") else { return Vec::new() };
     all.flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
-        .filter(|&pid| parent_of(pid) == Some(parent))
+        .filter(|&pid| stat(pid).is_some_and(|stat| stat.parent == parent))
         .collect()
 }
 
-/// The fourth field of `/proc/<pid>/stat`; the second, the name, may hold spaces and parentheses.
-fn parent_of(pid: i32) -> Option<i32> {
+/// What `/proc/<pid>/stat` says of a process.
+struct Stat {
+    parent: i32,
+    group: i32,
+}
+
+/// The fourth and the fifth field; the second, the name, may hold spaces and parentheses.
+fn stat(pid: i32) -> Option<Stat> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let after_name = stat.iter().rposition(|&byte| byte == b')')? + 1;
-    std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
+    let mut fields = std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace().skip(1);
+    Some(Stat { parent: fields.next()?.parse().ok()?, group: fields.next()?.parse().ok()? })
 }
