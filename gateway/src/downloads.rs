@@ -15,6 +15,7 @@ use http::{
     },
 };
 use runlet_proto::{
+    content::Content,
     reason::{ErrorReason, Failure as Reason},
     v1::{FindLinkRequest, Link, ReadDownloadRequest, ReadDownloadResponse, link::Kind},
 };
@@ -67,11 +68,9 @@ async fn download(
         Body::empty()
     } else {
         let place = gateway.place().ok_or_else(too_many)?;
-        let message = ReadDownloadRequest { secret_link: secret_link.to_owned(), offset, length };
-        let send = |channel, request| async move { transfers(channel).read_download(request).await };
-        let pieces = gateway.link.open(message, FIND_TIME, send).await.map_err(|status| refusal(&status))?;
+        let pieces = gateway.pieces(secret_link, offset, length).await?;
         let downloading = extensions.get::<Arc<Activity>>().map(Activity::download);
-        content(Content { pieces, left: length, _place: place, _downloading: downloading })
+        content(Download { pieces, left: length, _place: place, _downloading: downloading })
     };
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -94,6 +93,16 @@ impl Gateway {
         let send = |channel, request| async move { transfers(channel).find_link(request).await };
         let found = self.link.call(message, FIND_TIME, Repeat::Always, send).await;
         Ok(found.map_err(|status| refusal(&status))?.link.unwrap_or_default())
+    }
+
+    async fn pieces(&self, secret_link: &str, offset: u64, length: u64) -> Result<Pieces, Response<Body>> {
+        if let Some(file) = self.link.file(secret_link).await {
+            return Ok(Pieces::Handed(Content::new(file, offset, length)));
+        }
+        let message = ReadDownloadRequest { secret_link: secret_link.to_owned(), offset, length };
+        let send = |channel, request| async move { transfers(channel).read_download(request).await };
+        let sent = self.link.open(message, FIND_TIME, send).await;
+        sent.map(Pieces::Sent).map_err(|status| refusal(&status))
     }
 
     /// A place among the downloads and uploads under way.
@@ -167,25 +176,42 @@ fn guard(headers: &mut HeaderMap) {
     }
 }
 
+/// Where the content comes from.
+enum Pieces {
+    /// The open file, which outlives the executor.
+    Handed(Content),
+    /// The executor, by message.
+    Sent(Streaming<ReadDownloadResponse>),
+}
+
+impl Pieces {
+    async fn next(&mut self) -> Result<Option<Bytes>, Status> {
+        match self {
+            Self::Handed(content) => content.next().await.map_err(Status::from),
+            Self::Sent(messages) => Ok(messages.message().await?.map(|message| message.content)),
+        }
+    }
+}
+
 /// A download under way.
-struct Content {
-    pieces: Streaming<ReadDownloadResponse>,
+struct Download {
+    pieces: Pieces,
     left: u64,
     _place: OwnedSemaphorePermit,
     _downloading: Option<Downloading>,
 }
 
 /// The body. One that ends early ends as an error, so that the connection breaks and nobody takes it for whole.
-fn content(content: Content) -> Body {
-    let pieces = stream::try_unfold(content, |mut content| async move {
-        if content.left == 0 {
+fn content(download: Download) -> Body {
+    let pieces = stream::try_unfold(download, |mut download| async move {
+        if download.left == 0 {
             return Ok(None);
         }
         let early = || Status::data_loss("the content ended early");
-        let piece: Bytes = content.pieces.message().await?.ok_or_else(early)?.content;
+        let piece = download.pieces.next().await?.ok_or_else(early)?;
         let length = u64::try_from(piece.len()).unwrap_or(u64::MAX);
-        content.left = content.left.checked_sub(length).ok_or_else(early)?;
-        Ok::<_, Status>(Some((piece, content)))
+        download.left = download.left.checked_sub(length).ok_or_else(early)?;
+        Ok::<_, Status>(Some((piece, download)))
     });
     Body::from_stream(pieces)
 }

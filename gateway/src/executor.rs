@@ -3,6 +3,7 @@
 
 use std::{
     error::Error,
+    fs::File,
     path::PathBuf,
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -10,7 +11,7 @@ use std::{
 
 use hyper_util::rt::TokioIo;
 use runlet_proto::{
-    MAX_MESSAGE_BYTES, SECRET_METADATA_KEY,
+    MAX_MESSAGE_BYTES, SECRET_METADATA_KEY, handover,
     reason::{ErrorReason, Failure as Reason},
     v1::{
         file_service_client::FileServiceClient, job_service_client::JobServiceClient,
@@ -35,6 +36,8 @@ const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_millis(2500);
 /// How long a call is repeated while the executor restarts.
 const PATIENCE: Duration = Duration::from_secs(4);
 const PAUSE: Duration = Duration::from_millis(100);
+/// How long a file may take to be handed over, before it is asked for by message.
+const HANDOVER_TIME: Duration = Duration::from_secs(2);
 const WINDOW_BYTES: u32 = 2 << 20;
 /// Largest frame: a piece of content and what goes with it, so that it comes in one.
 const FRAME_BYTES: u32 = 320 << 10;
@@ -59,6 +62,8 @@ pub(crate) struct Link {
     channel: Channel,
     /// A connection of its own for downloads and uploads, so that no call waits behind one.
     bulk: Channel,
+    /// Where the executor hands over open files, if it is on this machine.
+    files_socket: PathBuf,
     secret_file: PathBuf,
     secret: Mutex<Option<MetadataValue<Ascii>>>,
 }
@@ -67,9 +72,10 @@ impl Link {
     /// A link to the executor behind `socket`, which need not be there yet. `secret_file` holds the secret that it made
     /// at its start.
     pub(crate) fn new(socket: PathBuf, secret_file: PathBuf) -> Self {
+        let files_socket = handover::socket_path(&socket);
         let channel = connect(socket.clone(), WINDOW_BYTES, 4 * WINDOW_BYTES);
         let bulk = connect(socket, BULK_WINDOW_BYTES, BULK_CONNECTION_BYTES);
-        Self { channel, bulk, secret_file, secret: Mutex::new(None) }
+        Self { channel, bulk, files_socket, secret_file, secret: Mutex::new(None) }
     }
 
     /// Sends `message` by `send` and returns the answer. `limit` is the time after which it is given up.
@@ -99,6 +105,14 @@ impl Link {
         F: Future<Output = Result<Response<R>, Status>>,
     {
         self.call_over(&self.bulk, message, limit, (Repeat::Always, send)).await
+    }
+
+    /// The file of a download, opened by the executor; `None` where it has to be asked for by message.
+    pub(crate) async fn file(&self, secret_link: &str) -> Option<File> {
+        let secret = self.secret()?.to_str().ok()?.to_owned();
+        let request = handover::Request { secret, secret_link: secret_link.to_owned() };
+        let asked = tokio::time::timeout(HANDOVER_TIME, request.send(&self.files_socket)).await.ok()?;
+        asked.inspect_err(|error| tracing::debug!(%error, "the executor handed over no file")).ok()
     }
 
     /// Sends what can be sent once only, such as a stream that is read from elsewhere. There is no time limit.

@@ -1,6 +1,8 @@
 //! The wire between the gateway and the executor: the messages and services generated from `runlet/v1/*.proto`, and the
 //! [`reason`]s for which a call can fail. It knows neither program.
 
+pub mod content;
+pub mod handover;
 pub mod reason;
 
 /// Messages, clients and servers of the package `runlet.v1`.

@@ -8,7 +8,7 @@ use support::{Builder, Client, World, probe};
 const USER: u32 = 23_456;
 
 /// The attack that Landlock does not stop; the secret does.
-const CONNECT: &str = "connect to the socket";
+const CONNECT: &str = "connect to a socket";
 
 /// Attacks of a job, one a line: a name, and a command that prints LEAK when it gets what it should not.
 fn attacks(world: &World) -> Vec<(&'static str, String)> {
@@ -17,12 +17,8 @@ fn attacks(world: &World) -> Vec<(&'static str, String)> {
     let (root, socket) = (root.display(), socket.display());
     let mut attacks = vec![
         ("read the secret", format!("cat {socket}.secret")),
-        (
-            CONNECT,
-            format!(
-                "/usr/bin/python3 -c \"import socket; socket.socket(socket.AF_UNIX).connect('{socket}')\" && echo LEAK"
-            ),
-        ),
+        (CONNECT, connecting(&format!("{socket}"))),
+        (CONNECT, connecting(&format!("{socket}.files"))),
         ("replace the socket", format!("mv {socket} {socket}.old && echo LEAK")),
         ("read the records", format!("head -c 16 {root}/runlet.db")),
         ("write the records", format!("echo x >> {root}/runlet.db && echo LEAK")),
@@ -47,6 +43,11 @@ fn attacks(world: &World) -> Vec<(&'static str, String)> {
         ]);
     }
     attacks
+}
+
+fn connecting(socket: &str) -> String {
+    let program = format!("import socket; socket.socket(socket.AF_UNIX).connect('{socket}')");
+    format!("/usr/bin/python3 -c \"{program}\" && echo LEAK")
 }
 
 async fn nothing_leaks(world: &World, client: &Client) {
@@ -205,4 +206,14 @@ async fn a_caller_without_the_secret_is_refused() {
     assert_eq!(error["code"], json!("UNAUTHENTICATED"), "{error}");
     // The first gateway proved itself before.
     client.call("list_workspaces", json!({})).await.expect();
+    let workspace = client.workspace().await;
+    client.run(&workspace, "echo x > f").await;
+    let offer = json!({ "workspace_id": workspace, "path": "f" });
+    let made = client.call("create_download", offer).await.expect();
+    let path = made["url"].as_str().unwrap().split_once("/downloads/").unwrap().1.to_owned();
+    let secret_link = path.split('/').next().unwrap().to_owned();
+    let files = runlet_proto::handover::socket_path(&world.socket());
+    let asking = runlet_proto::handover::Request { secret: "0".repeat(64), secret_link };
+    let refused = asking.send(&files).await.unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::UnexpectedEof);
 }

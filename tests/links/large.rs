@@ -105,11 +105,12 @@ async fn a_gibibyte_is_fetched_whole_in_parts_and_resumed_with_memory_flat() {
     memory.check("curl, resumed");
     std::fs::remove_file(&to).unwrap();
 
+    desk.hand_over_nothing();
     let directory = desk.world.directory();
     let aria_file = directory.join("aria");
     memory.during(&mut aria(directory, &["-x4", "-s4", "-k", "1M"], &url)).await;
     assert_eq!(sum(&aria_file).await, right);
-    memory.check("aria2c, 4 parts");
+    memory.check("aria2c, 4 parts, by message");
     std::fs::remove_file(&aria_file).unwrap();
 
     let mut first = aria(directory, &["-x4", "-s4", "-k", "1M"], &url).kill_on_drop(true).spawn().unwrap();
@@ -119,5 +120,5 @@ async fn a_gibibyte_is_fetched_whole_in_parts_and_resumed_with_memory_flat() {
     first.wait().await.unwrap();
     memory.during(&mut aria(directory, &["-c", "-x4", "-s4", "-k", "1M"], &url)).await;
     assert_eq!(sum(&aria_file).await, right);
-    memory.check("aria2c, resumed");
+    memory.check("aria2c, resumed, by message");
 }

@@ -36,6 +36,7 @@ async fn download_is_resumed_after_the_executor_was_killed() {
     let used = desk.accept("v", 10).await;
     assert_eq!(desk.send(&used, "x").await.0, StatusCode::CREATED);
     let url_of_made = url(&made);
+    desk.hand_over_nothing();
     let running = desk.get(&url_of_made, &[]).await;
     let tag = crate::desk::header(&running, "etag").to_owned();
     // Left behind by an executor that was killed at a bad moment.
@@ -58,6 +59,23 @@ async fn download_is_resumed_after_the_executor_was_killed() {
     assert_eq!(desk.send(&upload, "kept").await.0, StatusCode::CREATED);
     let again = desk.client.call("revoke_download", json!({ "download_id": revoked["download_id"] })).await;
     assert_eq!(again.expect()["revoked"], json!(false));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn running_download_outlives_the_executor_on_the_same_machine() {
+    let mut desk = Desk::new().await;
+    desk.run(&format!("head -c {BYTES} /dev/urandom > f")).await;
+    let made = desk.call("create_download", json!({ "path": "f" })).await.expect();
+    let mut running = desk.get(&url(&made), &[]).await;
+    let mut content = running.chunk().await.unwrap().unwrap().to_vec();
+    desk.world.kill_executor().await;
+    while let Some(piece) = running.chunk().await.unwrap() {
+        content.extend_from_slice(&piece);
+    }
+    assert_eq!(json!(sha256(&content)), made["sha256"]);
+    // With the secret of the executor that is gone, which the gateway still has.
+    desk.restart_executor().await;
+    assert_eq!(sha256(&desk.fetch(&url(&made)).await.1), sha256(&content));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use runlet_proto::handover;
 use tokio::net::{UnixListener, UnixStream};
 use tokio_stream::Stream;
 
@@ -17,50 +18,50 @@ use crate::error::{Error, Result};
 /// Bytes of the secret.
 const SECRET_BYTES: usize = 32;
 
-/// A bound socket. Its files go when it is dropped.
+/// The bound sockets. Their files go when it is dropped.
 #[derive(Debug)]
 pub struct Listener {
-    socket: UnixListener,
+    calls: UnixListener,
+    /// Where open files are handed over.
+    files: UnixListener,
     secret: Arc<str>,
-    _files: Files,
+    bound: Bound,
     /// The only user besides this process's own that may connect.
     gateway_uid: Option<u32>,
 }
 
-#[derive(Debug)]
-struct Files {
-    socket: PathBuf,
-    secret: PathBuf,
-}
+/// Paths that are removed when this is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Bound(Vec<PathBuf>);
 
-impl Drop for Files {
+impl Drop for Bound {
     fn drop(&mut self) {
-        for path in [&self.socket, &self.secret] {
+        for path in &self.0 {
             let _gone = fs::remove_file(path).is_err();
         }
     }
 }
 
 impl Listener {
-    /// Binds the socket. Must be called within the runtime.
+    /// Binds the sockets. Must be called within the runtime.
     pub fn bind(path: &Path, gateway_uid: Option<u32>) -> Result<Self> {
-        let failed = |error: io::Error| Error::internal(format!("listening on {}", path.display()), error);
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
-            return Err(failed(io::Error::other(
-                "another executor answers there; set RUNLET_SOCKET to another path",
-            )));
+            let problem = "another executor answers there; set RUNLET_SOCKET to another path";
+            return Err(Error::internal(
+                format!("listening on {}", path.display()),
+                io::Error::other(problem),
+            ));
         }
         make_directory(path)?;
-        // Nobody can connect between the bind and the change of its mode: it gets its name after both.
-        let unnamed = path.with_extension(format!("new-{}", std::process::id()));
-        remove(&unnamed).map_err(failed)?;
-        let socket = UnixListener::bind(&unnamed).map_err(failed)?;
-        let files = Files { socket: path.to_owned(), secret: secret_path(path) };
-        let secret = write_secret(&files.secret, gateway_uid)?;
-        fs::set_permissions(&unnamed, Permissions::from_mode(0o600)).map_err(failed)?;
-        give(&unnamed, gateway_uid)?;
-        fs::rename(&unnamed, path).map_err(failed)?;
-        Ok(Self { socket, secret: secret.into(), _files: files, gateway_uid })
+        let (secret_path, files_path) = (secret_path(path), handover::socket_path(path));
+        let secret = write_secret(&secret_path, gateway_uid)?;
+        let mut bound = Bound(vec![secret_path]);
+        let files = bind(&files_path, gateway_uid)?;
+        bound.0.push(files_path);
+        // The last, because whoever finds it may use the others.
+        let calls = bind(path, gateway_uid)?;
+        bound.0.push(path.to_owned());
+        Ok(Self { calls, files, secret: secret.into(), bound, gateway_uid })
     }
 
     /// What a gateway must send.
@@ -68,10 +69,23 @@ impl Listener {
         Arc::clone(&self.secret)
     }
 
-    /// Connections of users that may connect.
-    pub(super) fn incoming(self) -> Incoming {
-        Incoming { listener: self }
+    /// Connections of users that may connect: for calls, and for open files.
+    pub(super) fn incoming(self) -> (Incoming, Incoming, Bound) {
+        let Self { calls, files, secret: _, bound, gateway_uid } = self;
+        (Incoming { socket: calls, gateway_uid }, Incoming { socket: files, gateway_uid }, bound)
     }
+}
+
+/// Nobody can connect between the bind and the change of its mode: the socket gets its name after both.
+fn bind(path: &Path, gateway_uid: Option<u32>) -> Result<UnixListener> {
+    let failed = |error: io::Error| Error::internal(format!("listening on {}", path.display()), error);
+    let unnamed = path.with_extension(format!("new-{}", std::process::id()));
+    remove(&unnamed).map_err(failed)?;
+    let socket = UnixListener::bind(&unnamed).map_err(failed)?;
+    fs::set_permissions(&unnamed, Permissions::from_mode(0o600)).map_err(failed)?;
+    give(&unnamed, gateway_uid)?;
+    fs::rename(&unnamed, path).map_err(failed)?;
+    Ok(socket)
 }
 
 /// Where the secret of a socket lies.
@@ -124,7 +138,8 @@ fn remove(path: &Path) -> io::Result<()> {
 
 /// Connections whose other end is the gateway's user or this process's own.
 pub(super) struct Incoming {
-    listener: Listener,
+    socket: UnixListener,
+    gateway_uid: Option<u32>,
 }
 
 impl Stream for Incoming {
@@ -132,14 +147,14 @@ impl Stream for Incoming {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            let (stream, _address) = match self.listener.socket.poll_accept(context) {
+            let (stream, _address) = match self.socket.poll_accept(context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(accepted)) => accepted,
                 Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
             };
             let own = rustix::process::geteuid().as_raw();
             match stream.peer_cred() {
-                Ok(peer) if peer.uid() == own || Some(peer.uid()) == self.listener.gateway_uid => {
+                Ok(peer) if peer.uid() == own || Some(peer.uid()) == self.gateway_uid => {
                     return Poll::Ready(Some(Ok(stream)));
                 }
                 Ok(peer) => {
@@ -148,14 +163,6 @@ impl Stream for Incoming {
                 Err(error) => tracing::warn!(error = %error, "refused a connection of an unknown user"),
             }
         }
-    }
-}
-
-impl Incoming {
-    /// Paths of the socket and the secret, for the log.
-    #[cfg(test)]
-    fn files(&self) -> &Files {
-        &self.listener._files
     }
 }
 
@@ -168,8 +175,15 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("run/executor.sock");
         let listener = Listener::bind(&path, None).unwrap();
+        let names = || {
+            let entries = fs::read_dir(path.parent().unwrap()).unwrap();
+            let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(&secret_path(&path))), (0o600, 0o600));
+        assert_eq!(mode(&handover::socket_path(&path)), 0o600);
         assert_eq!(fs::read_to_string(secret_path(&path)).unwrap(), *listener.secret());
         let refused = Listener::bind(&path, None).unwrap_err();
         assert!(
@@ -178,9 +192,9 @@ mod tests {
                 .to_string()
                 .contains("another executor answers there")
         );
-        let incoming = listener.incoming();
-        assert_eq!(incoming.files().socket, path);
-        drop(incoming);
-        assert!(!path.exists() && !secret_path(&path).exists());
+        let (_calls, _files, bound) = listener.incoming();
+        assert_eq!(names(), ["executor.sock", "executor.sock.files", "executor.sock.secret"]);
+        drop(bound);
+        assert!(names().is_empty());
     }
 }

@@ -3,6 +3,7 @@
 
 mod convert;
 mod file;
+mod handover;
 mod job;
 pub mod listen;
 mod status;
@@ -48,7 +49,10 @@ const METADATA_BYTES: u32 = 32 << 10;
 /// Serves the machine until `stop` resolves, and then until the calls in progress have their answers.
 pub async fn serve(machine: Arc<Machine>, listener: Listener, stop: impl Future<Output = ()>) -> Result<()> {
     let secret = listener.secret();
-    let guard = move |request: Request<()>| authenticate(&secret, request);
+    let guard = {
+        let secret = Arc::clone(&secret);
+        move |request: Request<()>| authenticate(&secret, request)
+    };
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_serving::<JobServiceServer<job::Service>>().await;
     let router = Server::builder()
@@ -88,15 +92,19 @@ pub async fn serve(machine: Arc<Machine>, listener: Listener, stop: impl Future<
             TransferServiceServer::new(transfer::Service(Arc::clone(&machine))),
             guard.clone(),
         ))
-        .add_service(guarded(SystemServiceServer::new(system::Service(machine)), guard));
+        .add_service(guarded(SystemServiceServer::new(system::Service(Arc::clone(&machine))), guard));
     let stop = async move {
         stop.await;
         reporter.set_service_status("", tonic_health::ServingStatus::NotServing).await;
     };
-    router
-        .serve_with_incoming_shutdown(listener.incoming(), stop)
-        .await
-        .map_err(|error| Error::internal("serving gateways", error))
+    let (calls, files, _bound) = listener.incoming();
+    let handing = handover::serve(machine, secret, files);
+    tokio::select! {
+        served = router.serve_with_incoming_shutdown(calls, stop) => {
+            served.map_err(|error| Error::internal("serving gateways", error))
+        }
+        () = handing => Ok(()),
+    }
 }
 
 fn guarded<S, F>(service: S, guard: F) -> InterceptedService<S, F>
@@ -108,9 +116,9 @@ where
 
 fn authenticate(secret: &str, request: Request<()>) -> std::result::Result<Request<()>, Status> {
     let given = request.metadata().get(SECRET_METADATA_KEY).map(|value| value.as_bytes());
-    if given.is_some_and(|given| given.ct_eq(secret.as_bytes()).into()) {
-        Ok(request)
-    } else {
-        Err(unauthenticated())
-    }
+    if given.is_some_and(|given| is_secret(secret, given)) { Ok(request) } else { Err(unauthenticated()) }
+}
+
+fn is_secret(secret: &str, given: &[u8]) -> bool {
+    given.ct_eq(secret.as_bytes()).into()
 }

@@ -4,18 +4,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures::stream::{self, Stream};
+use runlet_proto::content::Content;
+use runlet_proto::v1;
 use runlet_proto::v1::receive_upload_request::{End, Header, Part};
 use runlet_proto::v1::transfer_service_server::TransferService;
-use runlet_proto::{CHUNK_BYTES, v1};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::convert;
 use crate::error::Error;
 use crate::file::WrittenFile;
 use crate::machine::Machine;
-use crate::transfer::{
-    Format, Incoming, Link, LinkKind, MadeDownload, MadeUpload, NewDownload, NewUpload, Reader,
-};
+use crate::transfer::{Format, Incoming, Link, LinkKind, MadeDownload, MadeUpload, NewDownload, NewUpload};
 
 pub(super) struct Service(pub Arc<Machine>);
 
@@ -83,8 +82,13 @@ impl TransferService for Service {
         request: Request<v1::ReadDownloadRequest>,
     ) -> Result<Response<Pieces>, Status> {
         let v1::ReadDownloadRequest { secret_link, offset, length } = request.into_inner();
-        let reader = self.0.transfers.open(&secret_link, offset, length).await?;
-        Ok(Response::new(Box::pin(pieces(reader))))
+        let (link, file) = self.0.transfers.open(&secret_link).await?;
+        let size = link.size_bytes;
+        if offset.checked_add(length).is_none_or(|end| end > size) {
+            let problem = format!("{length} bytes from {offset} on lie past the end, which is at {size}");
+            return Err(Error::invalid("offset", problem).into());
+        }
+        Ok(Response::new(Box::pin(pieces(Content::new(file, offset, length)))))
     }
 
     async fn receive_upload(
@@ -126,14 +130,10 @@ impl TransferService for Service {
 }
 
 /// Each piece is read when the one before it is on its way, so that a slow reader costs one.
-fn pieces(reader: Reader) -> impl Stream<Item = Result<v1::ReadDownloadResponse, Status>> + Send {
-    stream::unfold(Some(reader), |reader| async move {
-        let mut reader = reader?;
-        match reader.next(CHUNK_BYTES).await {
-            Ok(Some(content)) => Some((Ok(v1::ReadDownloadResponse { content }), Some(reader))),
-            Ok(None) => None,
-            Err(error) => Some((Err(error.into()), None)),
-        }
+fn pieces(content: Content) -> impl Stream<Item = Result<v1::ReadDownloadResponse, Status>> + Send {
+    stream::try_unfold(content, |mut content| async move {
+        let piece = content.next().await.map_err(|error| Error::internal("reading a snapshot", error))?;
+        Ok(piece.map(|piece| (v1::ReadDownloadResponse { content: piece }, content)))
     })
 }
 

@@ -27,7 +27,6 @@ use tokio_util::task::TaskTracker;
 
 pub use archive::Format;
 pub use create::{MadeDownload, MadeUpload, NewDownload, NewUpload};
-pub use read::Reader;
 pub use registry::Transfers;
 pub use upload::Incoming;
 
