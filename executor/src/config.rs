@@ -26,6 +26,11 @@ pub struct Config {
     #[arg(long, env = "RUNLET_JOB_USER")]
     pub job_user: Option<String>,
 
+    /// What keeps sandboxes apart: `namespaces`, which bubblewrap makes, `none`, or `auto`, whatever can be had. With
+    /// `namespaces` the executor does not start where they can't.
+    #[arg(long, env = "RUNLET_ISOLATION", default_value = "auto", value_parser = ["auto", "none", "namespaces"])]
+    pub isolation: String,
+
     /// Jobs and terminals that may live at once.
     #[arg(long, env = "RUNLET_MAX_JOBS", default_value_t = 256)]
     pub max_jobs: usize,
@@ -98,6 +103,14 @@ pub struct Config {
     /// starts itself with it.
     #[arg(long, hide = true)]
     pub draw_preview: Option<u32>,
+
+    /// Enter a sandbox, of which this is the plan. The executor starts itself with it.
+    #[arg(long, hide = true)]
+    pub enter_sandbox: Option<String>,
+
+    /// Be process 1 of a sandbox.
+    #[arg(long, hide = true)]
+    pub sandbox_init: bool,
 
     /// The executor's own search path, from which jobs get what their user can use.
     #[arg(long, env = "PATH", default_value = "", hide = true)]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::id::WorkspaceId;
 use crate::process::lifetime;
 
 /// How long the processes of an executor that was killed may take to go.
@@ -24,6 +25,8 @@ pub struct DataRoot {
     pub workspaces: PathBuf,
     /// `logs/`: output of jobs.
     pub logs: PathBuf,
+    /// `sandboxes/`: what each sandbox changes of the machine's files, as an overlay keeps it.
+    pub sandboxes: PathBuf,
     /// `links/`: snapshots that downloads are of, and uploads on their way.
     pub links: PathBuf,
     /// `trash/`: what is being removed. A crash never leaves half of a workspace elsewhere.
@@ -51,6 +54,7 @@ impl DataRoot {
             workspaces: path.join("workspaces"),
             logs: path.join("logs"),
             links: path.join("links"),
+            sandboxes: path.join("sandboxes"),
             trash: path.join("trash"),
             stock: path.join("stock"),
             records: path.join("runlet.db"),
@@ -60,10 +64,16 @@ impl DataRoot {
         create_directory(&root.workspaces, if shared { 0o711 } else { 0o700 })?;
         create_directory(&root.logs, 0o700)?;
         create_directory(&root.links, 0o700)?;
+        create_directory(&root.sandboxes, 0o700)?;
         create_directory(&root.trash, 0o700)?;
         create_directory(&root.stock, 0o700)?;
         close_records(&root.path)?;
         Ok(root)
+    }
+
+    /// Where the overlay of a sandbox is kept.
+    pub fn sandbox(&self, id: &WorkspaceId) -> PathBuf {
+        self.sandboxes.join(id.as_str())
     }
 
     /// Bytes free on its file system for an ordinary user.

@@ -1,6 +1,6 @@
 //! The executor: owns the processes, files and records of one data root and serves them over gRPC.
 //!
-//! Arrows go one way: `rpc` → `machine` → `workspace`, `job`, `terminal`, `image`, `transfer` → `file` → `output`, `process`,
+//! Arrows go one way: `rpc` → `machine` → `sandbox` → `workspace`, `job`, `terminal`, `image`, `transfer` → `file` → `output`, `process`,
 //! `store` → `error`, `id`. Only `rpc` knows the wire, only `process` starts processes, and `machine` is where the nouns meet.
 
 pub mod config;
@@ -17,6 +17,7 @@ pub mod process;
 pub mod resources;
 pub mod retention;
 pub mod rpc;
+pub mod sandbox;
 pub mod store;
 pub mod terminal;
 mod timer;

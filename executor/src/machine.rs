@@ -27,10 +27,12 @@ use crate::process::veil::Drawn;
 use crate::process::workers::Workers;
 use crate::resources::{Places, Resources};
 use crate::retention::{self, Retention};
+use crate::sandbox::{EndReason, Sandbox, Sandboxes};
 use crate::store::Store;
 use crate::terminal::Terminals;
+use crate::timestamp;
 use crate::transfer::{self, Transfers};
-use crate::workspace::{self, Workspaces, environment};
+use crate::workspace::{self, Enclosure, Workspaces, environment};
 
 /// Descriptors of the executor itself, and those of one job or terminal: control socket, three pipes or the two sides of a
 /// pseudo-terminal, a log or two.
@@ -43,6 +45,9 @@ const DELETE_GRACE: Duration = Duration::from_secs(2);
 /// Longest look for what a crash left in one workspace, and how long the start waits for all of them.
 const SWEEP_TIME: Duration = Duration::from_secs(2);
 const SWEEP_PATIENCE: Duration = Duration::from_millis(100);
+
+/// How often it is looked whether a sandbox's time is over.
+const EXPIRY_PERIOD: Duration = Duration::from_secs(1);
 
 /// Longest time for asking a program for its version.
 const VERSION_LIMIT: Duration = Duration::from_secs(5);
@@ -63,6 +68,8 @@ pub struct Machine {
     pub files: Files,
     /// Previews of its images.
     pub images: Images,
+    /// Its sandboxes.
+    pub sandboxes: Arc<Sandboxes>,
     /// Its downloads and uploads.
     pub transfers: Arc<Transfers>,
     /// The data root.
@@ -98,6 +105,8 @@ pub struct Deleted {
     pub ended_processes: u32,
     /// Bytes freed.
     pub removed_bytes: u64,
+    /// The sandbox that it was, if it was one.
+    pub sandbox: Option<Arc<Sandbox>>,
 }
 
 impl Machine {
@@ -126,6 +135,7 @@ impl Machine {
             search_path: search_path.clone(),
             clone_limit: Duration::from_secs(config.clone_seconds),
             git_env: config.git_env(),
+            enclosure: enclosure(&config, &root, &identity, &search_path),
             tasks: tasks.clone(),
             stopping: stopping.clone(),
         })
@@ -171,6 +181,13 @@ impl Machine {
             }
         }
         let (workspaces, started) = (Arc::new(workspaces), OffsetDateTime::now_utc());
+        if config.isolation == "namespaces"
+            && let Err(why) = workspaces.enclosure().usable().await
+        {
+            let problem = format!("namespaces can't be had: {why}; set it to auto or none");
+            return Err(Error::invalid("RUNLET_ISOLATION", problem));
+        }
+        let sandboxes = Sandboxes::load(store.clone(), Arc::clone(&workspaces)).await?;
         if after_crash {
             let sweeping =
                 tasks.spawn(sweep(Arc::clone(&workspaces), files.clone(), started, stopping.clone()));
@@ -183,6 +200,7 @@ impl Machine {
             terminals: Arc::new(terminals),
             files,
             images,
+            sandboxes: Arc::new(sandboxes),
             transfers: Arc::new(transfers),
             root,
             identity,
@@ -212,6 +230,21 @@ impl Machine {
         });
         let this = Arc::clone(self);
         self.background(async move {
+            if let Err(why) = this.workspaces.enclosure().usable().await {
+                tracing::warn!(why, "sandboxes are plain directories here");
+            }
+            loop {
+                tokio::time::sleep(EXPIRY_PERIOD).await;
+                for id in this.sandboxes.expired() {
+                    match this.end_sandbox(id.as_str(), EndReason::Expired).await {
+                        Ok(_ended) => tracing::info!(sandbox_id = %id, "a sandbox's time was over"),
+                        Err(error) => tracing::error!(error = %error, cause = ?error, "can't end a sandbox"),
+                    }
+                }
+            }
+        });
+        let this = Arc::clone(self);
+        self.background(async move {
             let retention = Retention {
                 age: Duration::from_secs(this.config.retention_seconds),
                 log_bytes: this.config.logs_bytes,
@@ -228,6 +261,9 @@ impl Machine {
                         tracing::info!(count, "removed ended jobs and terminals past their retention")
                     }
                     Err(error) => tracing::error!(error = %error, cause = ?error, "can't remove ended jobs"),
+                }
+                if let Err(error) = this.store.forget_sandboxes(timestamp::millis_ago(retention.age)).await {
+                    tracing::error!(error = %error, cause = ?error, "can't remove ended sandboxes");
                 }
                 match this.transfers.clean().await {
                     Ok(0) => {}
@@ -262,6 +298,15 @@ impl Machine {
 
     /// Ends the processes of a workspace, then removes its files. It goes on when the caller goes away.
     pub async fn delete_workspace(self: &Arc<Self>, id_or_name: &str) -> Result<Deleted> {
+        self.remove(id_or_name, EndReason::Shutdown).await
+    }
+
+    /// The same for a sandbox, which stays on record as ended.
+    pub async fn end_sandbox(self: &Arc<Self>, id_or_name: &str, reason: EndReason) -> Result<Deleted> {
+        self.remove(id_or_name, reason).await
+    }
+
+    async fn remove(self: &Arc<Self>, id_or_name: &str, reason: EndReason) -> Result<Deleted> {
         let (this, id_or_name) = (Arc::clone(self), id_or_name.to_owned());
         let deleting = self.tasks.spawn(async move {
             let workspace = this.workspaces.close(&id_or_name).await?;
@@ -273,8 +318,9 @@ impl Machine {
             let ended_terminals = terminals?;
             this.transfers.end_all(&workspace.id).await?;
             let removed_bytes = this.workspaces.remove(&workspace).await?;
+            let sandbox = this.sandboxes.ended(&workspace.id, reason).await?;
             let workspace_id = workspace.id.clone();
-            Ok(Deleted { workspace_id, ended_jobs, ended_terminals, ended_processes, removed_bytes })
+            Ok(Deleted { workspace_id, ended_jobs, ended_terminals, ended_processes, removed_bytes, sandbox })
         });
         deleting.await.map_err(|error| Error::internal("deleting a workspace", error))?
     }
@@ -323,6 +369,7 @@ impl Machine {
         let grace = Duration::from_secs(self.config.stop_grace_seconds);
         let (jobs, terminals) = tokio::join!(self.jobs.end_all(None, grace), self.terminals.close_all(None));
         let (ended_jobs, ended_terminals) = (jobs?.0.len(), terminals?.len());
+        self.workspaces.end_sandboxes().await;
         self.tasks.wait().await;
         self.store.close().await;
         tracing::info!(ended_jobs, ended_terminals, "stopped");
@@ -350,6 +397,21 @@ async fn sweep(
             Err(error) => tracing::warn!(error = %error, cause = ?error, "can't look for what a crash left"),
         }
     }
+}
+
+fn enclosure(
+    config: &Config,
+    root: &Arc<DataRoot>,
+    identity: &Identity,
+    search_path: &[std::path::PathBuf],
+) -> Enclosure {
+    let socket_directory = config.socket.parent().and_then(|parent| parent.canonicalize().ok());
+    // An ordinary user's home is open to whatever runs as that user; root's is not to the jobs' user.
+    let home = std::env::home_dir().filter(|_| !identity.switch);
+    let hidden = socket_directory.into_iter().chain(home).filter(|directory| directory.parent().is_some());
+    let hidden = hidden.collect();
+    let refused = config.isolation == "none";
+    Enclosure::new(identity.clone(), Arc::clone(root), hidden, search_path.to_vec(), refused)
 }
 
 /// As many jobs as the setting allows and the limit of open files can carry.

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use runlet_executor::config::Config;
 use runlet_executor::error::Error;
+use runlet_executor::process::sandbox;
 use tracing_subscriber::EnvFilter;
 
 /// Exit status for settings that can't be used (EX_USAGE of sysexits.h).
@@ -17,10 +18,12 @@ fn main() -> ExitCode {
         eprintln!("runlet-executor: RUNLET_LOG: {problem}");
         return ExitCode::from(UNUSABLE_SETTINGS);
     }
-    let done = match config.draw_preview {
-        Some(max_edge) => runlet_executor::image::serve_as_helper(max_edge),
-        None if config.probe_isolation => report_isolation(&config),
-        None => runlet_executor::run(config),
+    let done = match &config {
+        Config { draw_preview: Some(max_edge), .. } => runlet_executor::image::serve_as_helper(*max_edge),
+        Config { enter_sandbox: Some(plan), .. } => sandbox::enter(plan),
+        Config { sandbox_init: true, .. } => sandbox::serve(),
+        Config { probe_isolation: true, .. } => report_isolation(&config),
+        _ => runlet_executor::run(config),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

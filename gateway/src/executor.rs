@@ -15,8 +15,9 @@ use runlet_proto::{
     reason::{ErrorReason, Failure as Reason},
     v1::{
         file_service_client::FileServiceClient, job_service_client::JobServiceClient,
-        system_service_client::SystemServiceClient, terminal_service_client::TerminalServiceClient,
-        transfer_service_client::TransferServiceClient, workspace_service_client::WorkspaceServiceClient,
+        sandbox_service_client::SandboxServiceClient, system_service_client::SystemServiceClient,
+        terminal_service_client::TerminalServiceClient, transfer_service_client::TransferServiceClient,
+        workspace_service_client::WorkspaceServiceClient,
     },
 };
 use tokio::{net::UnixStream, time::Instant};
@@ -303,6 +304,13 @@ pub(crate) fn files(channel: Channel) -> FileServiceClient<Channel> {
 /// Client of the downloads and uploads.
 pub(crate) fn transfers(channel: Channel) -> TransferServiceClient<Channel> {
     TransferServiceClient::new(channel)
+}
+
+/// Client of the sandboxes.
+pub(crate) fn sandboxes(channel: Channel) -> SandboxServiceClient<Channel> {
+    SandboxServiceClient::new(channel)
+        .max_decoding_message_size(MAX_MESSAGE_BYTES)
+        .max_encoding_message_size(MAX_MESSAGE_BYTES)
 }
 
 /// Client of the executor as a whole.

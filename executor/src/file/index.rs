@@ -65,7 +65,7 @@ impl Index {
     /// Looks at the work directory of `root` for so long, and at so many entries, at most. What this thread may not read
     /// is not seen.
     pub(super) fn read(root: &Root, kept: &Kept, most: usize, time: Duration) -> Result<Self, Uncounted> {
-        let work = root.directory(["work".as_ref()].into_iter()).map_err(|_| Uncounted::Unreadable)?;
+        let work = root.work_directory().map_err(|_| Uncounted::Unreadable)?;
         let deadline = Instant::now() + time;
         let walk = Walk {
             depth: usize::MAX,

@@ -35,11 +35,18 @@ const MAX_LINKS: usize = 40;
 /// How often something that changed while it was looked at is tried again.
 pub(super) const ATTEMPTS: usize = 8;
 
-/// The root of a workspace: the directory that holds `work`, `home`, `tmp` and `venv`.
+/// The root of a workspace: the directory that holds `work`, `home`, `tmp` and `venv`; or that of a sandbox, which holds
+/// what is there beneath `/`.
 #[derive(Debug)]
 pub struct Root {
     directory: OwnedFd,
     path: PathBuf,
+    /// Where relative paths start, beneath the directory.
+    work: &'static str,
+    /// What `~` stands for, beneath the directory.
+    home: &'static str,
+    /// What beneath the directory is there for jobs too; everything where that is empty.
+    shared: &'static [&'static str],
     pub(super) followed: Followed,
 }
 
@@ -84,7 +91,21 @@ pub(crate) enum Target {
 impl Root {
     /// The workspace root open as `directory`, which jobs see as the absolute `path`.
     pub fn new(directory: OwnedFd, path: impl Into<PathBuf>) -> Self {
-        Self { directory, path: path.into(), followed: Followed::default() }
+        Self {
+            directory,
+            path: path.into(),
+            work: "work",
+            home: "home",
+            shared: &[],
+            followed: Followed::default(),
+        }
+    }
+
+    /// The root of a sandbox open as `directory`, which its jobs see as `/`, at home in the first of what is `shared` with
+    /// them. Of everything else they see what the tools do not.
+    pub fn of_sandbox(directory: OwnedFd, shared: &'static [&'static str]) -> Self {
+        let home = shared.first().copied().unwrap_or_default();
+        Self { work: home, home, shared, ..Self::new(directory, "/") }
     }
 
     /// The workspace root at `path`. Fails where that is no directory.
@@ -117,7 +138,7 @@ impl Root {
 
     /// `path` as tools name it: relative to `work` where it lies in there, absolute otherwise.
     pub(crate) fn name_of(&self, path: &Path) -> PathBuf {
-        match path.strip_prefix(self.path.join("work")) {
+        match path.strip_prefix(self.path.join(self.work)) {
             Ok(inside) => inside.to_owned(),
             Err(_) => path.to_owned(),
         }
@@ -133,11 +154,20 @@ impl Root {
             let walk =
                 Walk { root: self, shown: &shown, as_directory, names: Vec::new(), pending: parts.clone() };
             if let Some((target, names)) = walk.run()? {
-                let path = self.path.join(names.iter().collect::<PathBuf>());
+                let beneath: PathBuf = names.iter().collect();
+                if !self.shared.is_empty() && !self.shared.iter().any(|part| beneath.starts_with(part)) {
+                    return Err(Error::path(shown, PathProblem::OutsideWorkspace));
+                }
+                let path = self.path.join(beneath);
                 return Ok(Place { shown, path, target });
             }
         }
         Err(Error::internal(format!("resolve {shown}: its directories keep changing"), Errno::AGAIN))
+    }
+
+    /// The directory in which commands start.
+    pub(super) fn work_directory(&self) -> io::Result<OwnedFd> {
+        self.directory(self.work.split('/').map(OsStr::new))
     }
 
     /// Directory `names` beneath the root, links refused.
@@ -171,10 +201,10 @@ impl Root {
             return self.re_root(path).ok_or_else(|| Error::path(shown, PathProblem::OutsideWorkspace));
         }
         let (start, rest) = match path.strip_prefix(b"~") {
-            Some(rest) if rest.is_empty() || rest.starts_with(b"/") => ("home", rest),
-            _ => ("work", path),
+            Some(rest) if rest.is_empty() || rest.starts_with(b"/") => (self.home, rest),
+            _ => (self.work, path),
         };
-        Ok(std::iter::once(OsString::from(start)).chain(split(rest)).collect())
+        Ok(split(start.as_bytes()).chain(split(rest)).collect())
     }
 
     /// The parts of an absolute path after those of the root, or nothing where it doesn't start with them.

@@ -141,8 +141,8 @@ impl Jobs {
                 &self.resources.identity,
                 &new.env,
             );
-            let command = Command::bash("", env, lease.workspace.paths.work.clone());
-            shell::start(&self.resources.spawner, command, lease.root.presence()).await
+            let command = Command::bash("", env, lease.workspace.seen.work.clone());
+            shell::start(&lease.spawner, command, lease.root.presence()).await
         });
         let claim = match claimed.await {
             Ok(claim) => claim,
@@ -161,7 +161,7 @@ impl Jobs {
             opening,
             deadline: live.started_at + new.timeout,
             log: self.log(&id, log::Stream::Output).writer(self.resources.caps),
-            directory: absolute(&lease.workspace.paths, &new.cwd),
+            directory: absolute(&lease.workspace.seen, &new.cwd),
             command: new.text(),
             ledger: Ledger::new(Arc::clone(&live), progress, self.resources.store.clone()),
             orders,
@@ -187,7 +187,7 @@ impl Jobs {
         let inserted = self.resources.store.insert_job(record::to_row(job));
         let spawned = async {
             let cwd = match new.cwd.as_slice() {
-                [] => lease.workspace.paths.work.clone(),
+                [] => lease.workspace.seen.work.clone(),
                 path => self.resources.files.directory(Arc::clone(&lease.root), path.to_vec()).await?,
             };
             let env = environment::environment(
@@ -200,7 +200,7 @@ impl Jobs {
             command.stdin = new.stdin.is_some() || new.keep_stdin_open;
             command.separate_stderr = new.separate_stderr;
             let opening = Opening::note(&self.resources.files, &self.memory, &lease.root, false).await;
-            let (process, pipes) = self.resources.spawner.spawn(command).await?;
+            let (process, pipes) = lease.spawner.spawn(command).await?;
             Ok(Begun { process, pipes, opening })
         };
         if new.request_id.is_none() {

@@ -15,6 +15,7 @@ pub mod capture;
 pub mod identity;
 pub mod lifetime;
 pub mod pty;
+pub mod sandbox;
 pub mod signal;
 pub mod spawn;
 pub mod spawner;

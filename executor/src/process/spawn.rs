@@ -3,16 +3,18 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::fs::{Gid, Uid};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, socketpair};
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 
+use super::identity::Identity;
 use super::spawner::SpawnerHandle;
 use super::wire::{
     self, Descriptors, Event, Exited, Failed, Gone, MAX_EVENT_BYTES, Order, Request, Stage, Used,
@@ -189,6 +191,8 @@ pub struct Spawner {
     idle: Arc<Idle>,
     /// Standard input of programs that have none.
     null: OwnedFd,
+    /// Who pipes and terminals are given to here, because inside nobody may.
+    owner: Option<(Uid, Gid)>,
 }
 
 impl Spawner {
@@ -197,7 +201,26 @@ impl Spawner {
         let socket = Packets::new(handle.socket);
         let null = null_device().map_err(|error| Error::internal("opening /dev/null", error))?;
         let socket = socket.map_err(|error| Error::internal("watching the spawner", error))?;
-        Ok(Self { socket, idle: Arc::default(), null })
+        Ok(Self { socket, idle: Arc::default(), null, owner: None })
+    }
+
+    /// Takes over the executor's end of the spawner of a sandbox, whose root is `outside` on this machine.
+    pub(super) fn inside(socket: OwnedFd, outside: Option<&Identity>) -> Result<Self> {
+        rustix::io::ioctl_fionbio(&socket, true)
+            .map_err(|error| Error::internal("watching the spawner of a sandbox", error))?;
+        let owner = outside.map(|identity| (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid)));
+        Ok(Self { owner, ..Self::new(SpawnerHandle { socket, pid: 0 })? })
+    }
+
+    /// Whether it began to serve; false when it ended instead.
+    pub(super) async fn greeted(&self) -> bool {
+        self.socket.receive(|packet| !packet.is_empty()).await.unwrap_or(false)
+    }
+
+    /// Has it end every process, and itself.
+    pub(super) fn close(&self) {
+        let _closed = rustix::net::shutdown(self.socket.0.get_ref(), rustix::net::Shutdown::Both);
+        self.idle.clear();
     }
 
     /// Starts a process with pipes. When it returns, the program runs or the error says why it could not.
@@ -243,6 +266,11 @@ impl Spawner {
             stage: "connecting its input and output".to_owned(),
             source: error,
         };
+        if let Some((user, group)) = self.owner {
+            for end in stdio.iter().filter(|end| end.as_raw_fd() != self.null.as_raw_fd()) {
+                rustix::fs::fchown(end, Some(user), Some(group)).map_err(|error| failed(error.into()))?;
+            }
+        }
         let attachment = match command.attachment {
             None => None,
             Some(Attachment::Bytes(bytes)) => Some(memory_file("runlet-attachment", &bytes).map_err(failed)?),
@@ -336,6 +364,11 @@ impl Idle {
         if stock.inits.len() < MOST_IDLE {
             stock.inits.push(control);
         }
+    }
+
+    /// Ends all of them.
+    fn clear(&self) {
+        self.lock().inits.clear();
     }
 
     /// Ends those that were not needed since the last call.

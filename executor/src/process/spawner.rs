@@ -19,6 +19,9 @@ use super::wire::receive_control;
 use crate::error::{Error, Result};
 use crate::process::identity::Identity;
 
+/// How a spawner that can serve begins.
+const GREETING: &str = "ok";
+
 /// How long to wait for ended jobs to go before looking again.
 const SWEEP_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
@@ -64,7 +67,7 @@ fn read_greeting(socket: &OwnedFd) -> io::Result<Drawn> {
     let text = String::from_utf8_lossy(&packet[..length]).into_owned();
     let mut lines = text.lines().map(str::to_owned);
     match lines.next().as_deref() {
-        Some("ok") => Ok(Drawn { isolation: lines.next().unwrap_or_default(), gaps: lines.collect() }),
+        Some(GREETING) => Ok(Drawn { isolation: lines.next().unwrap_or_default(), gaps: lines.collect() }),
         _ => Err(io::Error::other(lines.next().unwrap_or_else(|| "it ended at once".to_owned()))),
     }
 }
@@ -79,7 +82,7 @@ fn run(identity: Identity, veil: &Veil, socket: OwnedFd) -> io::Result<()> {
     let drawn = veil.draw(&identity);
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let greeting = match &drawn {
-        Ok(drawn) => ["ok", &drawn.isolation]
+        Ok(drawn) => [GREETING, &drawn.isolation]
             .into_iter()
             .chain(drawn.gaps.iter().map(String::as_str))
             .collect::<Vec<_>>()
@@ -88,6 +91,17 @@ fn run(identity: Identity, veil: &Veil, socket: OwnedFd) -> io::Result<()> {
     };
     rustix::net::send(&socket, greeting.as_bytes(), rustix::net::SendFlags::NOSIGNAL)?;
     drawn.map_err(io::Error::other)?;
+    serve_to_the_end(socket, identity)
+}
+
+/// Serves as the first process of a sandbox, where everything else is below this process anyway.
+pub(super) fn serve_inside(socket: OwnedFd, identity: Identity) -> io::Result<()> {
+    let _named = rustix::thread::set_name(c"runlet-spawner");
+    rustix::net::send(&socket, GREETING.as_bytes(), rustix::net::SendFlags::NOSIGNAL)?;
+    serve_to_the_end(socket, identity)
+}
+
+fn serve_to_the_end(socket: OwnedFd, identity: Identity) -> io::Result<()> {
     let common = Common { identity, open_files: open_files_of_jobs() };
     let signals = child_signals()?;
     let mut charges = Charges::default();

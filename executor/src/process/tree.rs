@@ -75,6 +75,11 @@ fn group_of_descendant(pid: i32) -> Option<Pid> {
     None
 }
 
+/// Process ids of the children of a process, whoever that is.
+pub(super) fn children(pid: u32) -> Vec<i32> {
+    i32::try_from(pid).map(children_of).unwrap_or_default()
+}
+
 /// Children by the kernel's own list; where the kernel was built without it, by a walk over all processes.
 fn children_of(pid: i32) -> Vec<i32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };

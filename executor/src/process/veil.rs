@@ -108,16 +108,7 @@ impl Veil {
 
     /// Enters a mount namespace in which `directory` is empty but for the way to the workspaces.
     fn cover(&self, directory: &Path, user_namespace: bool) -> io::Result<()> {
-        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        if user_namespace {
-            unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS)?;
-            fs::write("/proc/self/setgroups", "deny")?;
-            fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
-            fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))?;
-        } else {
-            unshare(UnshareFlags::NEWNS)?;
-        }
-        mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+        enter_mount_namespace(user_namespace)?;
         // Opened in the new namespace: a mount of another one can't be bound.
         let workspaces = open_directory(&self.workspaces)?;
         let empty = |path: &Path| {
@@ -145,6 +136,21 @@ impl Veil {
         mount_bind_recursive(format!("/proc/self/fd/{}", workspaces.as_raw_fd()), &self.workspaces)?;
         seal(directory)
     }
+}
+
+/// Has this process, which has one thread, mount things for itself and its children alone; with `user_namespace` as a user
+/// who may not mount otherwise.
+pub(super) fn enter_mount_namespace(user_namespace: bool) -> io::Result<()> {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    if user_namespace {
+        unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS)?;
+        fs::write("/proc/self/setgroups", "deny")?;
+        fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
+        fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))?;
+    } else {
+        unshare(UnshareFlags::NEWNS)?;
+    }
+    Ok(mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?)
 }
 
 fn seal(directory: &Path) -> io::Result<()> {

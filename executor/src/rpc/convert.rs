@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 
 use crate::error::{Error, Result};
 use crate::file::Changes;
-use crate::job::{EndState, Job, Leftover, State, Touched};
+use crate::job::{EndState, Job, Leftover, Started, State, Touched};
 use crate::output;
 use crate::terminal::{self, Terminal};
 use crate::workspace::{self, Workspace};
@@ -78,8 +78,8 @@ pub(super) fn workspace(workspace: &Workspace, isolation: &str) -> v1::Workspace
     v1::Workspace {
         workspace_id: workspace.id.to_string(),
         name: workspace.name.clone().unwrap_or_default(),
-        path: path(&workspace.paths.work),
-        home: path(&workspace.paths.home),
+        path: path(&workspace.seen.work),
+        home: path(&workspace.seen.home),
         state: match workspace.state {
             workspace::State::Creating => v1::workspace::State::Creating,
             workspace::State::Ready => v1::workspace::State::Ready,
@@ -95,11 +95,22 @@ pub(super) fn workspace(workspace: &Workspace, isolation: &str) -> v1::Workspace
         }),
         python: workspace.python_version.as_ref().map(|version| v1::workspace::Python {
             version: version.clone(),
-            venv: path(&workspace.paths.venv),
+            venv: path(&workspace.seen.venv),
         }),
         env_names: workspace.env.keys().cloned().collect(),
-        isolation: isolation.to_owned(),
+        isolation: if workspace.has_own_root() { "namespaces" } else { isolation }.to_owned(),
         notes: workspace.notes.clone(),
+    }
+}
+
+pub(super) fn started(started: Started) -> v1::StartJobResponse {
+    let Started { job, output, stderr, repeated } = started;
+    let (output_bytes, stderr_bytes) = (job.output_bytes, job.stderr_bytes);
+    v1::StartJobResponse {
+        output: Some(self::output(output, output_bytes, false)),
+        stderr: stderr.map(|stderr| self::output(stderr, stderr_bytes, false)),
+        job: Some(self::job(job)),
+        repeated_request: repeated,
     }
 }
 

@@ -8,7 +8,7 @@ use tonic::{Request, Response, Status};
 
 use super::convert;
 use crate::error::Error;
-use crate::job::{NewJob, ReadFrom, ReadRequest, Started};
+use crate::job::{NewJob, ReadFrom, ReadRequest};
 use crate::machine::Machine;
 use crate::output::Stream;
 
@@ -50,15 +50,8 @@ impl JobService for Service {
         let wait = convert::from_duration("wait_seconds", wait)?;
         let max_bytes = convert::output_limit(max_output_bytes)?;
         let lease = self.0.workspaces.enter(&workspace_id).await?;
-        let Started { job, output, stderr, repeated } =
-            self.0.jobs.start(lease, new, wait, max_bytes).await?;
-        let (output_bytes, stderr_bytes) = (job.output_bytes, job.stderr_bytes);
-        Ok(Response::new(v1::StartJobResponse {
-            output: Some(convert::output(output, output_bytes, false)),
-            stderr: stderr.map(|stderr| convert::output(stderr, stderr_bytes, false)),
-            job: Some(convert::job(job)),
-            repeated_request: repeated,
-        }))
+        let started = self.0.jobs.start(lease, new, wait, max_bytes).await?;
+        Ok(Response::new(convert::started(started)))
     }
 
     async fn get_job(

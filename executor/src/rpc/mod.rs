@@ -6,6 +6,7 @@ mod file;
 mod handover;
 mod job;
 pub mod listen;
+mod sandbox;
 mod status;
 mod system;
 mod terminal;
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use runlet_proto::v1::file_service_server::FileServiceServer;
 use runlet_proto::v1::job_service_server::JobServiceServer;
+use runlet_proto::v1::sandbox_service_server::SandboxServiceServer;
 use runlet_proto::v1::system_service_server::SystemServiceServer;
 use runlet_proto::v1::terminal_service_server::TerminalServiceServer;
 use runlet_proto::v1::transfer_service_server::TransferServiceServer;
@@ -84,6 +86,12 @@ pub async fn serve(machine: Arc<Machine>, listener: Listener, stop: impl Future<
         ))
         .add_service(guarded(
             TerminalServiceServer::new(terminal::Service(Arc::clone(&machine)))
+                .max_decoding_message_size(MAX_MESSAGE_BYTES)
+                .max_encoding_message_size(MAX_MESSAGE_BYTES),
+            guard.clone(),
+        ))
+        .add_service(guarded(
+            SandboxServiceServer::new(sandbox::Service(Arc::clone(&machine)))
                 .max_decoding_message_size(MAX_MESSAGE_BYTES)
                 .max_encoding_message_size(MAX_MESSAGE_BYTES),
             guard.clone(),

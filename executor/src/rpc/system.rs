@@ -100,6 +100,10 @@ impl Service {
             ("free_disk_bytes", machine.config.free_disk_bytes),
         ];
         let host = crate::host::describe();
+        let (sandbox_isolation, sandbox_gap) = match machine.workspaces.enclosure().usable().await {
+            Ok(_usable) => ("namespaces", ""),
+            Err(why) => ("none", why),
+        };
         v1::get_overview_response::Executor {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             start_time: Some(convert::timestamp(machine.started)),
@@ -113,6 +117,8 @@ impl Service {
             gaps: machine.drawn.gaps.clone(),
             programs: machine.programs().await.clone().into_iter().collect::<HashMap<_, _>>(),
             limits: limits.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            sandbox_isolation: sandbox_isolation.to_owned(),
+            sandbox_gap: sandbox_gap.to_owned(),
         }
     }
 }

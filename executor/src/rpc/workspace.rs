@@ -28,6 +28,7 @@ impl WorkspaceService for Service {
             git: git.map(git_source),
             env: env.into_iter().collect(),
             python,
+            sandbox: None,
         };
         let patience = Duration::from_secs(self.0.config.create_wait_seconds);
         let made = self.0.workspaces.create(new, patience).await?;
@@ -42,8 +43,14 @@ impl WorkspaceService for Service {
         let v1::ListWorkspacesRequest { page_size, page_token } = request.into_inner();
         let size = usize::try_from(convert::page_size(page_size)?).unwrap_or(usize::MAX);
         let before = convert::from_page_token(&page_token)?.unwrap_or(i64::MAX);
-        let mut rows: Vec<_> =
-            self.0.workspaces.list().into_iter().filter(|row| row.seq < before).take(size + 1).collect();
+        let mut rows: Vec<_> = self
+            .0
+            .workspaces
+            .list()
+            .into_iter()
+            .filter(|row| row.seq < before && !row.sandbox)
+            .take(size + 1)
+            .collect();
         let more = rows.len() > size;
         rows.truncate(size);
         let next = if more { rows.last().map(|row| row.seq) } else { None };

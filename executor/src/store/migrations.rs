@@ -114,6 +114,25 @@ CREATE TRIGGER job_files_removed AFTER DELETE ON jobs BEGIN
     DELETE FROM job_files WHERE job_id = OLD.job_id;
 END;
 ",
+    "
+ALTER TABLE workspaces ADD COLUMN sandbox INTEGER NOT NULL DEFAULT 0;
+
+CREATE TABLE sandboxes (
+    seq          INTEGER PRIMARY KEY AUTOINCREMENT,
+    sandbox_id   TEXT NOT NULL UNIQUE,
+    name         TEXT,
+    principal    TEXT NOT NULL,
+    metadata     TEXT NOT NULL,
+    created_ms   INTEGER NOT NULL,
+    expires_ms   INTEGER NOT NULL,
+    isolation    TEXT NOT NULL,
+    notes        TEXT NOT NULL,
+    ended_ms     INTEGER,
+    end_reason   TEXT
+) STRICT;
+CREATE INDEX sandboxes_running ON sandboxes (seq) WHERE ended_ms IS NULL;
+CREATE INDEX sandboxes_ended ON sandboxes (ended_ms) WHERE ended_ms IS NOT NULL;
+",
 ];
 
 /// Takes the steps that the file lacks, after a copy of it was made beside it.

@@ -6,6 +6,7 @@ mod ended;
 mod jobs;
 mod links;
 mod migrations;
+mod sandboxes;
 mod terminals;
 mod thread;
 mod workspaces;
@@ -21,6 +22,7 @@ use thread::{Deliver, Message, Write};
 pub use ended::EndedRow;
 pub use jobs::{JobEndRow, JobFilesRow, JobFilter, JobRow};
 pub use links::LinkRow;
+pub use sandboxes::SandboxRow;
 pub use terminals::TerminalRow;
 pub use workspaces::WorkspaceRow;
 

@@ -34,6 +34,8 @@ pub struct WorkspaceRow {
     pub env: String,
     /// Notes as a JSON array.
     pub notes: String,
+    /// Whether it is a sandbox.
+    pub sandbox: bool,
 }
 
 impl WorkspaceRow {
@@ -52,6 +54,7 @@ impl WorkspaceRow {
             python_version: row.get("python_version")?,
             env: row.get("env")?,
             notes: row.get("notes")?,
+            sandbox: row.get("sandbox")?,
         })
     }
 }
@@ -62,14 +65,15 @@ impl Store {
         self.write("recording a workspace", Durability::Machine, move |transaction| {
             transaction.execute(
                 "INSERT INTO workspaces (workspace_id, name, state, principal, request_id, created_ms, git_url, git_ref,
-                                         git_commit, python_version, env, notes)
+                                         git_commit, python_version, env, notes, sandbox)
                  VALUES (:workspace_id, :name, :state, :principal, :request_id, :created_ms, :git_url, :git_ref,
-                         :git_commit, :python_version, :env, :notes)",
+                         :git_commit, :python_version, :env, :notes, :sandbox)",
                 named_params! {
                     ":workspace_id": row.workspace_id, ":name": row.name, ":state": row.state,
                     ":principal": row.principal, ":request_id": row.request_id, ":created_ms": row.created_ms,
                     ":git_url": row.git_url, ":git_ref": row.git_ref, ":git_commit": row.git_commit,
                     ":python_version": row.python_version, ":env": row.env, ":notes": row.notes,
+                    ":sandbox": row.sandbox,
                 },
             )?;
             Ok(transaction.last_insert_rowid())

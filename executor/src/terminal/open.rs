@@ -103,7 +103,7 @@ impl Terminals {
         };
         let resources = &self.resources;
         let cwd = match new.cwd.as_slice() {
-            [] => workspace.paths.work.clone(),
+            [] => workspace.seen.work.clone(),
             path => resources.files.directory(Arc::clone(&lease.root), path.to_vec()).await?,
         };
         let mut env = environment::environment(
@@ -126,7 +126,7 @@ impl Terminals {
         let presence = lease.root.presence();
         let started = async {
             resources.store.insert_terminal(record::to_row(&live.fixed)).await?;
-            resources.spawner.spawn_on_terminal(new.bash(env, cwd), program_side).await
+            lease.spawner.spawn_on_terminal(new.bash(env, cwd), program_side).await
         };
         let process = match started.await {
             Ok(process) => process,

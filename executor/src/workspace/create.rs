@@ -20,6 +20,13 @@ use crate::store::is_conflict;
 /// Longest name of a workspace.
 const MAX_NAME: usize = 64;
 
+/// What a workspace is made with, besides its directories.
+struct Furniture {
+    source: Option<git::Checked>,
+    python: bool,
+    network: Option<Network>,
+}
+
 /// What to make.
 #[derive(Debug, Clone, Default)]
 pub struct NewWorkspace {
@@ -35,6 +42,17 @@ pub struct NewWorkspace {
     pub env: BTreeMap<String, String>,
     /// Whether to make a Python environment.
     pub python: bool,
+    /// Whether it is a sandbox, and then whether it has more network than the loopback.
+    pub sandbox: Option<Network>,
+}
+
+/// What a sandbox reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Network {
+    /// What the machine does.
+    Machine,
+    /// Itself.
+    Loopback,
 }
 
 impl Workspaces {
@@ -51,6 +69,8 @@ impl Workspaces {
             return Ok(known);
         }
         let id = WorkspaceId::generate()?;
+        let own_root = new.sandbox.is_some() && self.enclosure.usable().await.is_ok();
+        let paths = if own_root { Paths::of_sandbox } else { Paths::new }(&self.root.workspaces, &id);
         let workspace = Workspace {
             seq: 0,
             name: new.name,
@@ -62,11 +82,17 @@ impl Workspaces {
             python_version: None,
             env: new.env,
             notes: Vec::new(),
-            paths: Paths::new(&self.root.workspaces, &id),
+            sandbox: new.sandbox.is_some(),
+            seen: if own_root { Paths::seen_in_sandbox() } else { paths.clone() },
+            paths,
             id: id.clone(),
         };
         let (told, outcome) = oneshot::channel();
-        self.tasks.spawn(Arc::clone(self).make(workspace, source, new.python, told));
+        self.tasks.spawn(Arc::clone(self).make(
+            workspace,
+            Furniture { source, python: new.python, network: new.sandbox },
+            told,
+        ));
         match tokio::time::timeout(patience, outcome).await {
             Err(_elapsed) => self.get(id.as_str()),
             Ok(told) => told.map_err(|error| Error::internal("making a workspace", error))?,
@@ -78,8 +104,7 @@ impl Workspaces {
     async fn make(
         self: Arc<Self>,
         mut workspace: Workspace,
-        source: Option<git::Checked>,
-        python: bool,
+        furniture: Furniture,
         told: oneshot::Sender<Result<Arc<Workspace>>>,
     ) {
         let begun = async {
@@ -100,7 +125,7 @@ impl Workspaces {
             }
         };
         let _gate = entry.gate.read().await;
-        let made = self.finish(&entry, workspace, source, python).await;
+        let made = self.finish(&entry, workspace, furniture).await;
         if made.is_err() && !told.is_closed() {
             self.forget(&entry.now()).await;
         }
@@ -114,15 +139,9 @@ impl Workspaces {
     }
 
     /// Furnishes a workspace and records what became of it.
-    async fn finish(
-        &self,
-        entry: &Entry,
-        mut workspace: Workspace,
-        source: Option<git::Checked>,
-        python: bool,
-    ) -> Result<()> {
+    async fn finish(&self, entry: &Entry, mut workspace: Workspace, furniture: Furniture) -> Result<()> {
         // Not dropped when it is abandoned: it ends by itself, and then nothing writes into the directories any more.
-        let furnished = match self.furnish(&mut workspace, source, python, &entry.abandoned).await {
+        let furnished = match self.furnish(&mut workspace, furniture, entry).await {
             _ if self.stopping.is_cancelled() => Err(Error::ShuttingDown),
             _ if entry.abandoned.is_cancelled() => {
                 Err(Error::WorkspaceNotFound { workspace_id: workspace.id.to_string() })
@@ -165,10 +184,21 @@ impl Workspaces {
     async fn furnish(
         &self,
         workspace: &mut Workspace,
-        source: Option<git::Checked>,
-        python: bool,
-        abandoned: &CancellationToken,
+        Furniture { source, python, network }: Furniture,
+        entry: &Entry,
     ) -> Result<()> {
+        let abandoned = &entry.abandoned;
+        if let Some(network) = network {
+            match self.enclosure.usable().await {
+                Ok(_usable) => {
+                    let running = self.enclosure.start(workspace, &self.root, network).await?;
+                    *entry.running() = Some(running);
+                }
+                Err(why) => workspace.notes.push(format!(
+                    "no isolation: {why}. Commands run in a plain directory of the machine, with relative paths"
+                )),
+            }
+        }
         if let Some(source) = source {
             let cloner = git::Cloner {
                 spawner: &self.spawner,
@@ -231,7 +261,7 @@ impl Workspaces {
     fn make_directories(&self, paths: &Paths) -> Result<()> {
         for path in [&paths.root, &paths.work, &paths.home, &paths.tmp] {
             let failed = |error: std::io::Error| Error::internal(format!("making {}", path.display()), error);
-            fs::create_dir(path).map_err(failed)?;
+            fs::DirBuilder::new().recursive(path != &paths.root).create(path).map_err(failed)?;
             fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(failed)?;
         }
         // The root last: until then the jobs' user can't reach what is being made below it.

@@ -73,21 +73,23 @@ pub fn environment(
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let mut variables: BTreeMap<String, String> =
         FIXED.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let mut path = vec![workspace.paths.home.join(".local/bin")];
+    let seen = &workspace.seen;
+    let mut path = vec![seen.home.join(".local/bin")];
     if workspace.python_version.is_some() {
-        path.insert(0, workspace.paths.venv.join("bin"));
-        variables.insert("VIRTUAL_ENV".to_owned(), text(&workspace.paths.venv));
+        path.insert(0, seen.venv.join("bin"));
+        variables.insert("VIRTUAL_ENV".to_owned(), text(&seen.venv));
     }
     path.extend_from_slice(search_path);
+    let user = if workspace.has_own_root() { "root".to_owned() } else { identity.name.clone() };
     for (name, value) in [
         ("PATH", path_variable(&path)),
-        ("HOME", text(&workspace.paths.home)),
-        ("TMPDIR", text(&workspace.paths.tmp)),
-        ("USER", identity.name.clone()),
-        ("LOGNAME", identity.name.clone()),
+        ("HOME", text(&seen.home)),
+        ("TMPDIR", text(&seen.tmp)),
+        ("USER", user.clone()),
+        ("LOGNAME", user),
         ("RUNLET_WORKSPACE_ID", workspace.id.as_str().to_owned()),
         // The data root may lie in a repository, which is none of the workspace's.
-        ("GIT_CEILING_DIRECTORIES", text(&workspace.paths.root)),
+        ("GIT_CEILING_DIRECTORIES", text(&seen.root)),
     ] {
         variables.insert(name.to_owned(), value);
     }

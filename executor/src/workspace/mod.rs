@@ -2,6 +2,7 @@
 //! that run in them; whoever deletes a workspace ends those first.
 
 mod create;
+mod enclosure;
 pub mod environment;
 mod git;
 mod python;
@@ -18,7 +19,8 @@ use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use create::NewWorkspace;
+pub use create::{Network, NewWorkspace};
+pub use enclosure::Enclosure;
 pub use git::{Credential, GitSource, GitStatus};
 pub use python::Python;
 
@@ -27,9 +29,13 @@ use crate::error::{Error, Result};
 use crate::file::Root;
 use crate::id::WorkspaceId;
 use crate::process::identity::Identity;
+use crate::process::sandbox::{self, Running};
 use crate::process::spawn::Spawner;
 use crate::process::workers::Workers;
 use crate::store::Store;
+
+/// What file tools reach of a sandbox, without the slash that [`sandbox::HOME`] and [`sandbox::TMP`] begin with.
+const SHARED: [&str; 2] = ["home/user", "tmp"];
 
 /// A workspace as it is at one time.
 #[derive(Debug, Clone)]
@@ -56,8 +62,19 @@ pub struct Workspace {
     pub env: BTreeMap<String, String>,
     /// What its maker should know.
     pub notes: Vec<String>,
+    /// Whether it is a sandbox: it has a lifetime, and is gone when the executor ends.
+    pub sandbox: bool,
     /// Its directories.
     pub paths: Paths,
+    /// The same as its jobs see them.
+    pub seen: Paths,
+}
+
+impl Workspace {
+    /// Whether its jobs see another root than that of the machine.
+    pub fn has_own_root(&self) -> bool {
+        self.seen != self.paths
+    }
 }
 
 /// State of a workspace.
@@ -110,6 +127,24 @@ impl Paths {
             root,
         }
     }
+
+    /// Those of a sandbox, where jobs have a root of their own.
+    fn of_sandbox(workspaces: &Path, id: &WorkspaceId) -> Self {
+        let root = workspaces.join(id.as_str());
+        let [home, tmp] = SHARED.map(|part| root.join(part));
+        Self { work: home.clone(), home, tmp, venv: root.join("venv"), root }
+    }
+
+    /// What its jobs see of them.
+    fn seen_in_sandbox() -> Self {
+        Self {
+            root: "/".into(),
+            work: sandbox::HOME.into(),
+            home: sandbox::HOME.into(),
+            tmp: sandbox::TMP.into(),
+            venv: "/venv".into(),
+        }
+    }
 }
 
 /// All workspaces of a data root.
@@ -123,6 +158,7 @@ pub struct Workspaces {
     python: Arc<Python>,
     clone_limit: Duration,
     git_env: BTreeMap<String, String>,
+    enclosure: Enclosure,
     tasks: TaskTracker,
     stopping: CancellationToken,
     known: Mutex<HashMap<WorkspaceId, Arc<Entry>>>,
@@ -138,6 +174,8 @@ struct Entry {
     gate: Arc<tokio::sync::RwLock<()>>,
     /// Ends the making of the workspace.
     abandoned: CancellationToken,
+    /// What runs the jobs of a sandbox that has a root of its own.
+    running: Mutex<Option<Running>>,
 }
 
 /// Leave to use a workspace. It can't be deleted while this is held.
@@ -147,6 +185,8 @@ pub struct Lease {
     pub workspace: Arc<Workspace>,
     /// Its files.
     pub root: Arc<Root>,
+    /// Starts its processes.
+    pub spawner: Arc<Spawner>,
     /// Cancelled when the workspace is to be deleted, which then waits for this lease: what takes long gives up.
     pub closing: CancellationToken,
     _gate: tokio::sync::OwnedRwLockReadGuard<()>,
@@ -170,6 +210,8 @@ pub struct Parts {
     pub clone_limit: Duration,
     /// Variables for git, such as those that name a proxy or a private certificate authority.
     pub git_env: BTreeMap<String, String>,
+    /// What gives sandboxes a root of their own.
+    pub enclosure: Enclosure,
     /// Where work that outlives its caller is tracked.
     pub tasks: TaskTracker,
     /// Cancelled when the executor stops: nothing is made from then on.
@@ -188,6 +230,7 @@ impl Workspaces {
             search_path,
             clone_limit,
             git_env,
+            enclosure,
             tasks,
             stopping,
         } = parts;
@@ -207,6 +250,7 @@ impl Workspaces {
             python,
             clone_limit,
             git_env,
+            enclosure,
             tasks,
             stopping,
             known: Mutex::new(HashMap::new()),
@@ -214,7 +258,11 @@ impl Workspaces {
         for row in this.store.workspaces().await? {
             let id = row.workspace_id.clone();
             match record::from_row(row, &this.root.workspaces) {
-                Some(workspace) if workspace.state == State::Ready && workspace.paths.root.is_dir() => {
+                Some(workspace)
+                    if workspace.state == State::Ready
+                        && !workspace.sandbox
+                        && workspace.paths.root.is_dir() =>
+                {
                     this.adopt(workspace)?;
                 }
                 _ => {
@@ -236,13 +284,19 @@ impl Workspaces {
     }
 
     fn adopt(&self, workspace: Workspace) -> Result<Arc<Entry>> {
-        let root = Root::new(open_directory(&workspace.paths.root)?, &workspace.paths.root);
+        let directory = open_directory(&workspace.paths.root)?;
+        let root = if workspace.has_own_root() {
+            Root::of_sandbox(directory, &SHARED)
+        } else {
+            Root::new(directory, &workspace.paths.root)
+        };
         let id = workspace.id.clone();
         let entry = Arc::new(Entry {
             workspace: Mutex::new(Arc::new(workspace)),
             root: Arc::new(root),
             gate: Arc::default(),
             abandoned: self.stopping.child_token(),
+            running: Mutex::default(),
         });
         self.lock().insert(id, Arc::clone(&entry));
         Ok(entry)
@@ -280,7 +334,9 @@ impl Workspaces {
             State::Deleting => return Err(Error::WorkspaceNotFound { workspace_id: id_or_name.to_owned() }),
         }
         let closing = entry.abandoned.clone();
-        Ok(Lease { workspace, root: Arc::clone(&entry.root), closing, _gate: gate })
+        let own = entry.running().as_ref().map(|running| Arc::clone(&running.spawner));
+        let spawner = own.unwrap_or_else(|| Arc::clone(&self.spawner));
+        Ok(Lease { workspace, root: Arc::clone(&entry.root), spawner, closing, _gate: gate })
     }
 
     /// Closes a workspace for good: once this returns nothing starts in it any more.
@@ -299,10 +355,29 @@ impl Workspaces {
 
     /// Removes a workspace that was closed and whose processes are gone; returns the bytes freed.
     pub async fn remove(&self, workspace: &Workspace) -> Result<u64> {
-        let bytes = removal::remove(&self.root.trash, &workspace.paths.root).await?;
+        let running = self.entry(workspace.id.as_str()).ok().and_then(|entry| entry.running().take());
+        if let Some(running) = running {
+            running.end().await;
+        }
+        let mut bytes = removal::remove(&self.root.trash, &workspace.paths.root).await?;
+        if workspace.sandbox {
+            bytes += removal::remove(&self.root.trash, &self.root.sandbox(&workspace.id)).await?;
+        }
         self.store.remove_workspace(workspace.id.as_str().to_owned()).await?;
         self.lock().remove(&workspace.id);
         Ok(bytes)
+    }
+
+    /// What gives sandboxes a root of their own.
+    pub const fn enclosure(&self) -> &Enclosure {
+        &self.enclosure
+    }
+
+    /// Ends what runs the jobs of sandboxes, when the executor stops.
+    pub async fn end_sandboxes(&self) {
+        let entries: Vec<Arc<Entry>> = self.lock().values().cloned().collect();
+        let running = entries.iter().filter_map(|entry| entry.running().take());
+        futures::future::join_all(running.map(Running::end)).await;
     }
 
     /// Bytes of a workspace on disk; the second value is true when counting stopped at its limit of time.
@@ -347,6 +422,10 @@ impl Workspaces {
 impl Entry {
     fn now(&self) -> Arc<Workspace> {
         Arc::clone(&self.workspace.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn set(&self, workspace: Workspace) {

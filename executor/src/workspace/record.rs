@@ -22,7 +22,9 @@ pub(super) fn to_row(workspace: &Workspace) -> WorkspaceRow {
         python_version,
         env,
         notes,
+        sandbox,
         paths: _, // follow from the id
+        seen: _,
     } = workspace;
     WorkspaceRow {
         seq: *seq,
@@ -38,14 +40,18 @@ pub(super) fn to_row(workspace: &Workspace) -> WorkspaceRow {
         python_version: python_version.clone(),
         env: serde_json::to_string(env).unwrap_or_default(),
         notes: serde_json::to_string(notes).unwrap_or_default(),
+        sandbox: *sandbox,
     }
 }
 
 /// `None` for a row that no version of this program wrote.
 pub(super) fn from_row(row: WorkspaceRow, workspaces: &Path) -> Option<Workspace> {
     let id = WorkspaceId::parse(&row.workspace_id)?;
+    let paths = Paths::new(workspaces, &id);
     Some(Workspace {
-        paths: Paths::new(workspaces, &id),
+        sandbox: row.sandbox,
+        seen: paths.clone(),
+        paths,
         id,
         seq: row.seq,
         name: row.name,

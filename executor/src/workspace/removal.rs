@@ -41,6 +41,8 @@ pub(super) async fn clear(root: &DataRoot, known: &[WorkspaceId]) -> Result<()> 
             strays.push(entry);
         }
     }
+    // No sandbox outlives its executor.
+    strays.extend(list(&root.sandboxes)?);
     strays.extend(list(&root.trash)?);
     blocking(move || strays.iter().try_for_each(|tree| remove_tree(tree))).await
 }

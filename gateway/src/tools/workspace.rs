@@ -234,6 +234,8 @@ impl Tool for GetOverview {
                 "job_user": executor.job_user,
                 "isolation": executor.isolation,
                 "gaps": executor.gaps,
+                "sandbox_isolation": executor.sandbox_isolation,
+                "sandbox_gap": filled(executor.sandbox_gap),
                 "programs": programs,
                 "limits": limits,
             },

@@ -15,7 +15,7 @@ use runlet_proto::{
         SearchFilesRequest, WriteFileRequest,
         edit_file_request::Edit,
         read_file_request::{ByteRange, LineRange, Range},
-        read_file_response::Part,
+        read_file_response::{self, Part},
         write_file_request::{self, Header},
     },
 };
@@ -110,23 +110,55 @@ impl Tool for ReadFile {
         };
         // Whole lines end where a host would cut the text; bytes were asked for by number.
         let most = if by_bytes { usize::MAX } else { render::MAX_TEXT_BYTES };
-        let send = move |channel, request| async move {
-            let mut parts = files(channel).read_file(request).await?.into_inner();
-            let (mut header, mut content) = (None, Vec::new());
-            while content.len() <= most
-                && let Some(message) = parts.message().await?
-            {
-                match message.part {
-                    Some(Part::Header(part)) => header = Some(part),
-                    Some(Part::Content(part)) => content.extend_from_slice(&part),
-                    None => {}
-                }
-            }
-            Ok(tonic::Response::new((header.unwrap_or_default(), content)))
-        };
-        let (header, content) = context.link.call(message, QUEUE_TIME, Repeat::Always, send).await?;
+        let (header, content) = read(context, message, most).await?;
         Ok(render::content(&self.path, &header, content, self.encoding == Encoding::Base64))
     }
+}
+
+/// Reads a file until there are `most` bytes of it.
+async fn read(
+    context: &Context,
+    message: ReadFileRequest,
+    most: usize,
+) -> Result<(read_file_response::Header, Vec<u8>), Failure> {
+    let send = move |channel, request| async move {
+        let mut parts = files(channel).read_file(request).await?.into_inner();
+        let (mut header, mut content) = (None, Vec::new());
+        while content.len() <= most
+            && let Some(message) = parts.message().await?
+        {
+            match message.part {
+                Some(Part::Header(part)) => header = Some(part),
+                Some(Part::Content(part)) => content.extend_from_slice(&part),
+                None => {}
+            }
+        }
+        Ok(tonic::Response::new((header.unwrap_or_default(), content)))
+    };
+    Ok(context.link.call(message, QUEUE_TIME, Repeat::Always, send).await?)
+}
+
+/// The whole content of a file.
+pub(super) async fn read_whole(
+    context: &Context,
+    workspace_id: String,
+    path: &str,
+) -> Result<Vec<u8>, Failure> {
+    let range = Some(Range::Bytes(ByteRange::default()));
+    let message = ReadFileRequest { workspace_id, path: path::to_bytes(path), range };
+    let (header, content) = read(context, message, usize::MAX).await?;
+    let (total, sent) = (header.size_bytes, content.len());
+    if u64::try_from(sent).is_ok_and(|sent| sent < total) {
+        let problem = format!("{path} has {total} bytes, of which {sent} can be sent at once");
+        return Err(Failure::argument(format!("{problem}; create_download makes a link to all of it")));
+    }
+    Ok(content)
+}
+
+/// Bytes given as base64.
+pub(super) fn decoded(tool: &str, content: &str) -> Result<Bytes, Failure> {
+    let expected = |error| Failure::argument(format!("{tool}: content: expected standard base64: {error}"));
+    BASE64.decode(content).map(Bytes::from).map_err(expected)
 }
 
 /// Creates or replaces a whole file, with its parents. To change a part use edit_file.
@@ -152,12 +184,7 @@ impl Tool for WriteFile {
     async fn call(self, context: &Context) -> Result<Reply, Failure> {
         let content: Bytes = match self.encoding {
             Encoding::Utf8 => self.content.into(),
-            Encoding::Base64 => BASE64
-                .decode(self.content.as_bytes())
-                .map_err(|error| {
-                    Failure::argument(format!("write_file: content: expected standard base64: {error}"))
-                })?
-                .into(),
+            Encoding::Base64 => decoded(Self::NAME, &self.content)?,
         };
         let header = Header {
             principal: context.principal(),
@@ -167,18 +194,23 @@ impl Tool for WriteFile {
             executable: self.executable,
             length: content.len() as u64,
         };
-        let send = |channel, request: tonic::Request<(Header, Bytes)>| async move {
-            let request = request.map(|(header, content)| stream::iter(write_messages(header, content)));
-            files(channel).write_file(request).await
-        };
-        let answer = context.link.call((header, content), QUEUE_TIME, Repeat::Unsent, send).await?;
-        Ok(Reply::Record(json!({
-            "path": path::to_text(&answer.path),
-            "sha256": answer.sha256,
-            "bytes": answer.size_bytes,
-            "created": answer.created,
-        })))
+        write(context, header, content).await
     }
+}
+
+/// Writes a whole file.
+pub(super) async fn write(context: &Context, header: Header, content: Bytes) -> Result<Reply, Failure> {
+    let send = |channel, request: tonic::Request<(Header, Bytes)>| async move {
+        let request = request.map(|(header, content)| stream::iter(write_messages(header, content)));
+        files(channel).write_file(request).await
+    };
+    let answer = context.link.call((header, content), QUEUE_TIME, Repeat::Unsent, send).await?;
+    Ok(Reply::Record(json!({
+        "path": path::to_text(&answer.path),
+        "sha256": answer.sha256,
+        "bytes": answer.size_bytes,
+        "created": answer.created,
+    })))
 }
 
 fn write_messages(header: Header, mut content: Bytes) -> impl Iterator<Item = WriteFileRequest> {

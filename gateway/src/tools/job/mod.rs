@@ -20,7 +20,7 @@ use crate::{
     reply::{Reply, filled, wire_seconds},
 };
 
-pub(super) use render::job_record;
+pub(super) use render::{job_record, started};
 
 pub(super) fn tools() -> Vec<Offered> {
     vec![

@@ -78,7 +78,7 @@ fn status(state: State) -> &'static str {
 }
 
 /// The answer to a started command.
-pub(super) fn started(answer: &StartJobResponse) -> Reply {
+pub(crate) fn started(answer: &StartJobResponse) -> Reply {
     let (job, output) = (answer.job.clone().unwrap_or_default(), answer.output.clone().unwrap_or_default());
     let calls = LogCalls { id: &job.job_id, kind: LogKind::JobOutput };
     let mut text = state_phrase(&job);

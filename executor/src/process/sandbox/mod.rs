@@ -1,0 +1,172 @@
+//! A root of its own for the processes of one sandbox: namespaces by bubblewrap, and an overlay over the machine's root.
+//!
+//! ```text
+//! executor ──exec──▶ runlet-executor --enter-sandbox: mounts ──exec──▶ bwrap: namespaces ──exec──▶ runlet-executor
+//!     └── socket on standard input, which becomes that of a spawner, process 1 of the sandbox ──────▶ --sandbox-init
+//! ```
+//!
+//! Everything that is mounted lives in a mount namespace, which goes with its last process; everything else ends with
+//! process 1, which ends when the executor closes its end of the socket.
+
+mod enter;
+mod inside;
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use serde::{Deserialize, Serialize};
+use tokio::io::AsyncReadExt;
+use tokio::process::{Child, Command};
+
+pub use enter::enter;
+pub use inside::serve;
+
+use super::identity::Identity;
+use super::spawn::Spawner;
+use crate::error::{Error, Result};
+
+/// The oldest bubblewrap that knows every option that is used: `--as-pid-1` came with it.
+const OLDEST_BUBBLEWRAP: (u32, u32) = (0, 3);
+
+/// How long a sandbox may take to start. It takes some 10 ms.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// How long the processes of a sandbox may take to go once they were told to, before they are killed from outside.
+const END_LIMIT: Duration = Duration::from_secs(10);
+
+/// Bytes kept of what bubblewrap said.
+const COMPLAINT_BYTES: usize = 4096;
+
+/// Where the user of a sandbox is at home, and where its commands start.
+pub const HOME: &str = "/home/user";
+
+/// Where everybody may write.
+pub const TMP: &str = "/tmp";
+
+/// What a sandbox is made of.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Plan {
+    /// bubblewrap.
+    pub bubblewrap: PathBuf,
+    /// What processes change of the machine's files is put here. A directory on a disk, of the executor's own.
+    pub upper: PathBuf,
+    /// Beside it, for the kernel's own use.
+    pub scratch: PathBuf,
+    /// What becomes [`HOME`]; it belongs to the jobs' user.
+    pub home: PathBuf,
+    /// What becomes [`TMP`].
+    pub tmp: PathBuf,
+    /// Directories of the machine that are empty for the sandbox.
+    pub hidden: Vec<PathBuf>,
+    /// Name of the machine, as the sandbox sees it.
+    pub hostname: String,
+    /// Whether there is more network than the loopback.
+    pub network: bool,
+    /// User and group that the sandbox's root is outside, where the executor may switch users.
+    pub outside: Option<(u32, u32)>,
+}
+
+/// A sandbox that runs.
+#[derive(Debug)]
+pub struct Running {
+    /// Starts processes in it.
+    pub spawner: Arc<Spawner>,
+    monitor: Child,
+}
+
+/// The version of the bubblewrap that is found in `directories`, and where; or why it can't be used.
+pub async fn find_bubblewrap(directories: &[PathBuf]) -> std::result::Result<(PathBuf, String), String> {
+    let program = directories.iter().map(|directory| directory.join("bwrap")).find(|path| path.is_file());
+    let program = program.ok_or("bubblewrap is missing; install the package bubblewrap")?;
+    let asked = Command::new(&program).arg("--version").stdin(Stdio::null()).output().await;
+    let said = asked.map_err(|error| format!("{} can't be run: {error}", program.display()))?;
+    let text = String::from_utf8_lossy(&said.stdout).into_owned();
+    let version = text.split_ascii_whitespace().last().unwrap_or_default().to_owned();
+    let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
+    match (numbers.next(), numbers.next()) {
+        (Some(major), Some(minor)) if (major, minor) >= OLDEST_BUBBLEWRAP => Ok((program, version)),
+        _ => {
+            let (major, minor) = OLDEST_BUBBLEWRAP;
+            Err(format!(
+                "{} is of version '{version}'; {major}.{minor} or newer is needed",
+                program.display()
+            ))
+        }
+    }
+}
+
+impl Running {
+    /// Starts a sandbox. Its directories must be there.
+    pub async fn start(plan: &Plan, identity: &Identity) -> Result<Self> {
+        let failed = |error: io::Error| Error::internal("starting a sandbox", error);
+        let (own, its) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .map_err(|error| failed(error.into()))?;
+        let plan_text = serde_json::to_string(plan).map_err(|error| failed(error.into()))?;
+        let mut monitor = Command::new("/proc/self/exe")
+            .arg("--enter-sandbox")
+            .arg(plan_text)
+            .env_clear()
+            // Cargo's tests and some systems find libraries by it.
+            .envs(std::env::var_os("LD_LIBRARY_PATH").map(|value| (OsString::from("LD_LIBRARY_PATH"), value)))
+            .current_dir("/")
+            .stdin(Stdio::from(its))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let spawner = Spawner::inside(own, plan.outside.is_some().then_some(identity))?;
+        match tokio::time::timeout(START_LIMIT, spawner.greeted()).await {
+            Ok(true) => Ok(Self { spawner: Arc::new(spawner), monitor }),
+            outcome => {
+                drop(spawner);
+                let mut complaint = Vec::new();
+                if outcome.is_ok()
+                    && let Some(stderr) = monitor.stderr.take()
+                {
+                    let mut stderr = stderr.take(COMPLAINT_BYTES as u64);
+                    let reading = stderr.read_to_end(&mut complaint);
+                    let _read = tokio::time::timeout(Duration::from_secs(1), reading).await;
+                }
+                let _ended = end(monitor).await;
+                let said = String::from_utf8_lossy(&complaint).trim().to_owned();
+                let why = if said.is_empty() { "it does not answer".to_owned() } else { said };
+                Err(failed(io::Error::other(why)))
+            }
+        }
+    }
+
+    /// Ends all its processes. When this returns none is left, nor anything mounted for it.
+    pub async fn end(self) {
+        let Self { spawner, monitor } = self;
+        spawner.close();
+        end(monitor).await;
+    }
+}
+
+/// Waits for the processes to go, and kills what does not.
+async fn end(mut monitor: Child) {
+    if tokio::time::timeout(END_LIMIT, monitor.wait()).await.is_err() {
+        tracing::warn!("a sandbox did not end by itself; it is killed");
+        // bubblewrap's process outside has process 1 as its child, and that goes with it only if it is told so.
+        let children = monitor.id().map(super::tree::children).unwrap_or_default();
+        for pid in children.into_iter().filter_map(rustix::process::Pid::from_raw) {
+            let _may_be_gone = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        let _killed = monitor.kill().await;
+    }
+}
+
+/// The end of the socket that was given as standard input.
+fn socket() -> io::Result<OwnedFd> {
+    use std::os::fd::AsFd;
+    let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
+    let null = std::fs::File::open("/dev/null")?;
+    rustix::stdio::dup2_stdin(null)?;
+    Ok(socket)
+}

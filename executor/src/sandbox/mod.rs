@@ -1,0 +1,113 @@
+//! Sandboxes: workspaces with a lifetime. It owns when one ends, by what its maker finds it, and which one the next code
+//! runs in; what it is made of, and how it is ended with all that lives in it, is the workspace's and the machine's.
+
+mod record;
+mod registry;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use time::OffsetDateTime;
+
+pub use registry::{Claim, Sandboxes};
+
+use crate::error::{Error, Result};
+use crate::id::WorkspaceId;
+
+/// Shortest and longest life.
+const LIFETIMES: std::ops::RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(3600);
+
+/// What a sandbox of `run_code` is found by.
+const PURPOSE: (&str, &str) = ("purpose", "code-testing");
+
+/// Bytes that all metadata of a sandbox may have.
+const METADATA_BYTES: usize = 16 << 10;
+
+/// A sandbox as it is at one time.
+#[derive(Debug, Clone)]
+pub struct Sandbox {
+    /// Id, that of its workspace.
+    pub id: WorkspaceId,
+    /// Order of creation.
+    pub seq: i64,
+    /// Name, if any.
+    pub name: Option<String>,
+    /// Who made it.
+    pub principal: String,
+    /// What its maker finds it by.
+    pub metadata: BTreeMap<String, String>,
+    /// When it was made.
+    pub created: OffsetDateTime,
+    /// When it is to end.
+    pub expires: OffsetDateTime,
+    /// What keeps it apart: `namespaces` or `none`.
+    pub isolation: String,
+    /// What its maker should know.
+    pub notes: Vec<String>,
+    /// When and why it ended.
+    pub end: Option<(OffsetDateTime, EndReason)>,
+}
+
+/// Why a sandbox ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndReason {
+    /// Somebody ended it.
+    Shutdown,
+    /// Its time was over.
+    Expired,
+    /// What it was made for could not be done.
+    Failed,
+    /// Its executor ended.
+    Lost,
+}
+
+impl EndReason {
+    /// Its name in records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Shutdown => "shutdown",
+            Self::Expired => "expired",
+            Self::Failed => "failed",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// What to make.
+#[derive(Debug, Clone, Default)]
+pub struct NewSandbox {
+    /// Who asks.
+    pub principal: String,
+    /// Name, if any.
+    pub name: Option<String>,
+    /// Variables for every command.
+    pub env: BTreeMap<String, String>,
+    /// How long it lives.
+    pub lifetime: Duration,
+    /// What its maker finds it by.
+    pub metadata: BTreeMap<String, String>,
+    /// Whether it reaches nothing but itself.
+    pub loopback_only: bool,
+}
+
+impl NewSandbox {
+    /// One for running code.
+    pub fn for_code(principal: String, env: BTreeMap<String, String>) -> Self {
+        let metadata = BTreeMap::from([(PURPOSE.0.to_owned(), PURPOSE.1.to_owned())]);
+        Self { principal, env, lifetime: *LIFETIMES.end(), metadata, ..Self::default() }
+    }
+
+    fn check(&self) -> Result<()> {
+        if !LIFETIMES.contains(&self.lifetime) {
+            let (least, most) = (LIFETIMES.start().as_secs(), LIFETIMES.end().as_secs());
+            let problem = format!("expected {least} to {most}, got {}", self.lifetime.as_secs());
+            return Err(Error::invalid("lifetime_seconds", problem));
+        }
+        let bytes: usize = self.metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if bytes > METADATA_BYTES {
+            let problem = format!("has {bytes} bytes; {METADATA_BYTES} are the most");
+            return Err(Error::invalid("metadata", problem));
+        }
+        Ok(())
+    }
+}

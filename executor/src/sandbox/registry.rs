@@ -1,0 +1,205 @@
+//! The sandboxes that live: found, claimed for a run, ended at their time.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use time::OffsetDateTime;
+
+use super::{EndReason, NewSandbox, PURPOSE, Sandbox, record};
+use crate::error::{Error, Result};
+use crate::id::WorkspaceId;
+use crate::store::Store;
+use crate::timestamp;
+use crate::workspace::{Network, NewWorkspace, State, Workspace, Workspaces};
+
+/// How long a caller waits for a sandbox to be made.
+const PATIENCE: Duration = Duration::from_secs(45);
+
+/// Ended sandboxes that are listed at most.
+const MOST_LISTED: usize = 1000;
+
+/// The sandboxes of a machine.
+#[derive(Debug)]
+pub struct Sandboxes {
+    store: Store,
+    workspaces: Arc<Workspaces>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    living: HashMap<WorkspaceId, Arc<Sandbox>>,
+    claimed: HashSet<WorkspaceId>,
+}
+
+/// A sandbox in which nobody else begins a run while this is held.
+#[derive(Debug)]
+pub struct Claim {
+    /// The sandbox.
+    pub id: WorkspaceId,
+    /// Whether an earlier run left it.
+    pub reused: bool,
+    sandboxes: Arc<Sandboxes>,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.sandboxes.lock().claimed.remove(&self.id);
+    }
+}
+
+impl Sandboxes {
+    /// Takes up the records. No sandbox outlives its executor: those that ran are lost.
+    pub async fn load(store: Store, workspaces: Arc<Workspaces>) -> Result<Self> {
+        store.lose_sandboxes(timestamp::to_millis(OffsetDateTime::now_utc())).await?;
+        Ok(Self { store, workspaces, known: Mutex::default() })
+    }
+
+    /// Makes a sandbox.
+    pub async fn create(self: &Arc<Self>, new: NewSandbox) -> Result<Arc<Sandbox>> {
+        new.check()?;
+        // Dropping the caller must not leave a sandbox that nobody will end.
+        let this = Arc::clone(self);
+        let making = tokio::spawn(async move { this.make(new, false).await });
+        making.await.map_err(|error| Error::internal("making a sandbox", error))?
+    }
+
+    /// Makes a sandbox, and claims it before anybody else can see it.
+    async fn create_claimed(self: &Arc<Self>, new: NewSandbox) -> Result<Claim> {
+        let this = Arc::clone(self);
+        let making = tokio::spawn(async move {
+            let id = this.make(new, true).await?.id.clone();
+            Ok(Claim { id, reused: false, sandboxes: this })
+        });
+        making.await.map_err(|error| Error::internal("making a sandbox", error))?
+    }
+
+    async fn make(&self, new: NewSandbox, claimed: bool) -> Result<Arc<Sandbox>> {
+        let network = if new.loopback_only { Network::Loopback } else { Network::Machine };
+        let workspace = NewWorkspace {
+            principal: new.principal.clone(),
+            name: new.name.clone(),
+            env: new.env,
+            sandbox: Some(network),
+            ..NewWorkspace::default()
+        };
+        let made = self.workspaces.create(workspace, PATIENCE).await?;
+        if made.state != State::Ready {
+            return Err(Error::WorkspaceNotReady { workspace_id: made.id.to_string() });
+        }
+        let mut sandbox = Sandbox {
+            id: made.id.clone(),
+            seq: 0,
+            name: new.name,
+            principal: new.principal,
+            metadata: new.metadata,
+            created: made.created,
+            expires: made.created + new.lifetime,
+            isolation: Self::isolation_of(&made),
+            notes: made.notes.clone(),
+            end: None,
+        };
+        sandbox.seq = self.store.insert_sandbox(record::to_row(&sandbox)).await?;
+        let sandbox = Arc::new(sandbox);
+        let mut known = self.lock();
+        known.living.insert(sandbox.id.clone(), Arc::clone(&sandbox));
+        if claimed {
+            known.claimed.insert(sandbox.id.clone());
+        }
+        Ok(sandbox)
+    }
+
+    fn isolation_of(workspace: &Workspace) -> String {
+        if workspace.has_own_root() { "namespaces" } else { "none" }.to_owned()
+    }
+
+    /// A sandbox for a run: an idle one that an earlier run left and that has these variables, or a new one. `is_busy`
+    /// says whether something runs in a sandbox.
+    pub async fn claim(
+        self: &Arc<Self>,
+        principal: String,
+        env: BTreeMap<String, String>,
+        is_busy: impl Fn(&WorkspaceId) -> bool,
+    ) -> Result<Claim> {
+        let fits = |sandbox: &Sandbox| {
+            sandbox.metadata.get(PURPOSE.0).is_some_and(|value| value == PURPOSE.1)
+                && self.workspaces.get(sandbox.id.as_str()).is_ok_and(|workspace| workspace.env == env)
+        };
+        let left = {
+            let mut known = self.lock();
+            let Known { living, claimed } = &mut *known;
+            let mut free: Vec<&Arc<Sandbox>> = living
+                .values()
+                .filter(|sandbox| !claimed.contains(&sandbox.id) && fits(sandbox) && !is_busy(&sandbox.id))
+                .collect();
+            // The one that lives longest.
+            free.sort_by_key(|sandbox| sandbox.expires);
+            let found = free.last().map(|sandbox| sandbox.id.clone());
+            claimed.extend(found.clone());
+            found
+        };
+        if let Some(id) = left {
+            return Ok(Claim { id, reused: true, sandboxes: Arc::clone(self) });
+        }
+        self.create_claimed(NewSandbox::for_code(principal, env)).await
+    }
+
+    /// The sandbox with this id or name, also one that has ended.
+    pub async fn get(&self, id_or_name: &str) -> Result<Arc<Sandbox>> {
+        if let Some(living) = self.living(id_or_name) {
+            return Ok(living);
+        }
+        let row = self.store.sandbox(id_or_name.to_owned()).await?;
+        let found = row.and_then(record::from_row).map(Arc::new);
+        found.ok_or_else(|| Error::WorkspaceNotFound { workspace_id: id_or_name.chars().take(80).collect() })
+    }
+
+    fn living(&self, id_or_name: &str) -> Option<Arc<Sandbox>> {
+        let known = self.lock();
+        let mut all = known.living.values();
+        let named = |sandbox: &&Arc<Sandbox>| {
+            sandbox.id.as_str() == id_or_name || sandbox.name.as_deref() == Some(id_or_name)
+        };
+        all.find(named).cloned()
+    }
+
+    /// Sandboxes that live, or those that have ended, newest first, that have all of `metadata`.
+    pub async fn list(&self, ended: bool, metadata: &BTreeMap<String, String>) -> Result<Vec<Arc<Sandbox>>> {
+        let mut all: Vec<Arc<Sandbox>> = if ended {
+            let rows = self.store.ended_sandboxes(MOST_LISTED).await?;
+            rows.into_iter().filter_map(record::from_row).map(Arc::new).collect()
+        } else {
+            self.lock().living.values().cloned().collect()
+        };
+        all.retain(|sandbox| metadata.iter().all(|(name, value)| sandbox.metadata.get(name) == Some(value)));
+        all.sort_by_key(|sandbox| std::cmp::Reverse(sandbox.seq));
+        Ok(all)
+    }
+
+    /// Ids of those whose time is over.
+    pub fn expired(&self) -> Vec<WorkspaceId> {
+        let now = OffsetDateTime::now_utc();
+        let known = self.lock();
+        known
+            .living
+            .values()
+            .filter(|sandbox| sandbox.expires <= now)
+            .map(|sandbox| sandbox.id.clone())
+            .collect()
+    }
+
+    /// Records that a sandbox has ended, if it is one.
+    pub async fn ended(&self, id: &WorkspaceId, reason: EndReason) -> Result<Option<Arc<Sandbox>>> {
+        let Some(living) = self.lock().living.remove(id) else { return Ok(None) };
+        let now = OffsetDateTime::now_utc();
+        let sandbox = Sandbox { end: Some((now, reason)), ..(*living).clone() };
+        let (ended_ms, reason) = (timestamp::to_millis(now), reason.name().to_owned());
+        self.store.end_sandbox(id.to_string(), ended_ms, reason).await?;
+        Ok(Some(Arc::new(sandbox)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,127 @@
+//! What gives sandboxes a root of their own, where the machine allows that. It is found out once, by starting one.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::OnceCell;
+
+use super::Workspace;
+use super::create::Network;
+use crate::data_root::DataRoot;
+use crate::error::{Error, Result};
+use crate::process::identity::Identity;
+use crate::process::sandbox::{Plan, Running, find_bubblewrap};
+
+/// Name under which it is tried at the start, beside those of sandboxes.
+const TRIAL: &str = "trial";
+
+/// What gives sandboxes a root of their own.
+#[derive(Debug)]
+pub struct Enclosure {
+    identity: Identity,
+    root: Arc<DataRoot>,
+    /// Directories of the executor's own besides the data root.
+    hidden: Vec<PathBuf>,
+    search_path: Vec<PathBuf>,
+    /// Whether sandboxes are to be plain directories, whatever the machine allows.
+    refused: bool,
+    found: OnceCell<std::result::Result<Found, String>>,
+}
+
+/// What was found on this machine.
+#[derive(Debug, Clone)]
+pub struct Found {
+    bubblewrap: PathBuf,
+    /// Version of bubblewrap.
+    pub version: String,
+}
+
+impl Enclosure {
+    /// `refused` has sandboxes be plain directories. `hidden` are directories that they are not to see besides the data
+    /// root.
+    pub fn new(
+        identity: Identity,
+        root: Arc<DataRoot>,
+        hidden: Vec<PathBuf>,
+        search_path: Vec<PathBuf>,
+        refused: bool,
+    ) -> Self {
+        Self { identity, root, hidden, search_path, refused, found: OnceCell::new() }
+    }
+
+    /// What it works with, or a sentence that says why it does not.
+    pub async fn usable(&self) -> std::result::Result<&Found, &str> {
+        self.found.get_or_init(|| self.find()).await.as_ref().map_err(String::as_str)
+    }
+
+    async fn find(&self) -> std::result::Result<Found, String> {
+        if self.refused {
+            return Err("RUNLET_ISOLATION is none".to_owned());
+        }
+        let (bubblewrap, version) = find_bubblewrap(&self.search_path).await?;
+        let found = Found { bubblewrap, version };
+        let place = self.root.sandboxes.join(TRIAL);
+        let tried = self.try_once(&found, &place).await.map_err(|error| error.to_string());
+        let _removed = fs::remove_dir_all(&place);
+        tried.map(|()| found)
+    }
+
+    async fn try_once(&self, found: &Found, place: &Path) -> Result<()> {
+        let plan =
+            self.plan(found, place, (&place.join("home"), &place.join("tmp")), TRIAL, Network::Loopback)?;
+        for path in [&plan.home, &plan.tmp] {
+            make(path)?;
+        }
+        Running::start(&plan, &self.identity).await?.end().await;
+        Ok(())
+    }
+
+    /// Starts the sandbox of a workspace whose directories are there.
+    pub(super) async fn start(
+        &self,
+        workspace: &Workspace,
+        root: &DataRoot,
+        network: Network,
+    ) -> Result<Running> {
+        let found =
+            self.usable().await.map_err(|why| Error::internal("starting a sandbox", why.to_owned()))?;
+        let place = root.sandbox(&workspace.id);
+        let hostname = workspace.id.as_str().replace('_', "-");
+        let paths = (workspace.paths.home.as_path(), workspace.paths.tmp.as_path());
+        Running::start(&self.plan(found, &place, paths, &hostname, network)?, &self.identity).await
+    }
+
+    fn plan(
+        &self,
+        found: &Found,
+        place: &Path,
+        (home, tmp): (&Path, &Path),
+        hostname: &str,
+        network: Network,
+    ) -> Result<Plan> {
+        let (upper, scratch) = (place.join("upper"), place.join("scratch"));
+        for path in [place, &upper, &scratch] {
+            make(path)?;
+        }
+        Ok(Plan {
+            bubblewrap: found.bubblewrap.clone(),
+            upper,
+            scratch,
+            home: home.to_owned(),
+            tmp: tmp.to_owned(),
+            hidden: std::iter::once(self.root.path.clone()).chain(self.hidden.iter().cloned()).collect(),
+            hostname: hostname.to_owned(),
+            network: network == Network::Machine,
+            outside: self.identity.switch.then_some((self.identity.uid, self.identity.gid)),
+        })
+    }
+}
+
+fn make(path: &Path) -> Result<()> {
+    let failed = |error: std::io::Error| Error::internal(format!("making {}", path.display()), error);
+    fs::create_dir_all(path).map_err(failed)?;
+    // The upper directory is the root that the sandbox sees.
+    fs::set_permissions(path, Permissions::from_mode(0o755)).map_err(failed)
+}
