@@ -146,7 +146,8 @@ fn namespaces() -> Check {
     }
 }
 
-/// What the executor itself finds, since it is the one that knows. A line names the isolation, each further one a gap.
+/// What the executor itself finds, since it is the one that knows. A line names the isolation, the next says why sandboxes
+/// have no root of their own, each further one is a gap.
 fn isolation(root: &Path) -> Vec<Check> {
     const NAME: &str = "jobs and the executor";
     let executor = match std::env::current_exe() {
@@ -168,7 +169,12 @@ fn isolation(root: &Path) -> Vec<Check> {
     }
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut lines = told.lines();
-    let first = match lines.next() {
+    let isolation = lines.next();
+    let sandboxes = match lines.next().unwrap_or_default() {
+        "" => Check::good("sandboxes", "each has a root of its own"),
+        why => Check::lack("sandboxes", format!("they are plain directories: {why}")),
+    };
+    let first = match isolation {
         Some("user") => Check::good(
             NAME,
             "jobs run as another user than the executor, which hides its files and memory from them",
@@ -178,7 +184,7 @@ fn isolation(root: &Path) -> Vec<Check> {
         _ => Check::lack(NAME, "nothing hides the executor's files from jobs"),
     };
     let open = lines.map(|gap| Check::lack("stays open", gap));
-    std::iter::once(first).chain(open).collect()
+    [first, sandboxes].into_iter().chain(open).collect()
 }
 
 fn cgroups() -> Check {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use reqwest::header::{ACCEPT, HeaderValue};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use reqwest::{StatusCode, Url, redirect};
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ pub(crate) struct Connection {
     token_file: Option<PathBuf>,
     /// Directory of all data, where `runlet up` keeps the token
     #[arg(long, env = "SANDBOX_ROOT", default_value = "./var")]
-    root: PathBuf,
+    pub(crate) root: PathBuf,
 }
 
 /// Why a call failed.
@@ -68,7 +68,12 @@ pub(crate) struct Gateway {
 impl Connection {
     /// A client. Nothing is sent yet.
     pub(crate) fn open(&self) -> Result<Gateway, Failure> {
-        let endpoint = endpoint(&self.url)?;
+        self.open_at(&self.url)
+    }
+
+    /// A client of the gateway at another address.
+    pub(crate) fn open_at(&self, url: &str) -> Result<Gateway, Failure> {
+        let endpoint = endpoint(url)?;
         let Found { token, source } =
             token::find(self.token_file.as_deref(), &self.root).map_err(Failure::Usage)?;
         let mut token = HeaderValue::from_str(&token).map_err(|_| {
@@ -127,17 +132,21 @@ impl Gateway {
         let wait = Duration::from_secs(arguments["wait_seconds"].as_u64().unwrap_or_default());
         let params = json!({ "name": tool, "arguments": arguments });
         let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
-        let request = self
-            .http
-            .post(self.endpoint.clone())
-            .timeout(wait + ANSWER_LIMIT)
-            .header("X-Sandbox-Token", self.token.clone())
-            .header(ACCEPT, "application/json, text/event-stream")
-            .json(&message);
+        let request = self.post(message.to_string()).timeout(wait + ANSWER_LIMIT);
         let response = request.send().await.map_err(|error| self.unreached(&error))?;
         let status = response.status();
         let body = response.text().await.map_err(|error| self.unreached(&error))?;
         self.understand(status, &body)
+    }
+
+    /// A request with a message of JSON-RPC.
+    pub(crate) fn post(&self, message: String) -> reqwest::RequestBuilder {
+        self.http
+            .post(self.endpoint.clone())
+            .header("X-Sandbox-Token", self.token.clone())
+            .header(ACCEPT, "application/json, text/event-stream")
+            .header(CONTENT_TYPE, "application/json")
+            .body(message)
     }
 
     /// The items of all pages of a tool that lists.
@@ -172,7 +181,8 @@ impl Gateway {
         self.endpoint.as_str().trim_end_matches("/mcp").to_owned()
     }
 
-    fn unreached(&self, error: &reqwest::Error) -> Failure {
+    /// Why nothing came of a request.
+    pub(crate) fn unreached(&self, error: &reqwest::Error) -> Failure {
         let (url, cause) = (self.address(), innermost(error));
         if cause.contains("certificate") {
             return Failure::Unusable(format!(

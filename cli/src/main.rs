@@ -6,6 +6,7 @@ mod clients;
 mod doctor;
 mod gateway;
 mod logs;
+mod mcp;
 mod patience;
 mod ps;
 mod token;
@@ -74,6 +75,8 @@ enum Command {
     Logs(logs::Logs),
     /// Take over a terminal: see what it shows and type into it, beside the agent that uses it
     Attach(attach::Attach),
+    /// Serve MCP on standard input and output, for clients that start their servers as programs
+    Mcp(mcp::Mcp),
 }
 
 fn main() -> ExitCode {
@@ -83,5 +86,6 @@ fn main() -> ExitCode {
         Command::Ps(ps) => talk(ps.run()),
         Command::Logs(logs) => talk(logs.run()),
         Command::Attach(attach) => talk(attach.run()),
+        Command::Mcp(mcp) => talk(mcp.run()),
     }
 }

@@ -44,7 +44,7 @@ pub(crate) struct Up {
 
 /// Why `up` could not start or had to stop.
 #[derive(Debug, thiserror::Error)]
-enum Problem {
+pub(crate) enum Problem {
     #[error("{0}")]
     Setting(String),
     #[error("{action}: {source}")]
@@ -143,6 +143,32 @@ impl Up {
             place.root.display(),
             clients::instructions(&url, token)
         )
+    }
+}
+
+/// Both programs, started for one client.
+pub(crate) struct Own {
+    pair: Pair,
+    /// Where the gateway is.
+    pub(crate) url: String,
+}
+
+impl Own {
+    /// Starts them on this data root, at an address of the loopback that nobody else uses.
+    pub(crate) async fn start(root: PathBuf, job_user: Option<String>) -> Result<Self, Problem> {
+        let free = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0));
+        let listen = free.and_then(|listener| listener.local_addr());
+        let listen = listen.map_err(|error| Problem::io("looking for a free port", error))?;
+        let up = Up { root, listen, job_user };
+        let place = up.prepare()?;
+        let mut pair = Pair::start(&up, &place)?;
+        pair.await_ready(listen).await?;
+        Ok(Self { pair, url: format!("http://{listen}") })
+    }
+
+    /// Stops them, and every job with them.
+    pub(crate) async fn stop(mut self) {
+        self.pair.stop().await;
     }
 }
 
@@ -272,7 +298,9 @@ fn command(name: &str) -> Result<Command, Problem> {
         )));
     }
     let mut command = Command::new(path);
-    command.arg("--stop-with-stdin").stdin(Stdio::piped()).process_group(0).kill_on_drop(true);
+    // They log to standard error; standard output is for those who asked this process for something.
+    command.arg("--stop-with-stdin").stdin(Stdio::piped()).stdout(Stdio::null());
+    command.process_group(0).kill_on_drop(true);
     if std::env::var_os("RUNLET_LOG").is_none() {
         command.env("RUNLET_LOG", "warn");
     }

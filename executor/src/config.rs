@@ -95,7 +95,8 @@ pub struct Config {
     #[arg(long, hide = true)]
     pub stop_with_stdin: bool,
 
-    /// Print what keeps jobs from the executor on this machine, and what stays open, a line each; then stop.
+    /// Print what keeps jobs from the executor on this machine, why sandboxes would have no root of their own, an empty line
+    /// if they would, and what stays open, a line each; then stop.
     #[arg(long, hide = true)]
     pub probe_isolation: bool,
 

@@ -69,9 +69,10 @@ pub fn run(config: Config) -> Result<()> {
     served
 }
 
-/// What would keep jobs from the executor on this machine, and what would stay open. It is tried on a directory made for
-/// that where the data root is or would be. The calling process must have one thread.
-pub fn probe_isolation(config: &Config) -> Result<Drawn> {
+/// What would keep jobs from the executor on this machine, and what would stay open; and why sandboxes would have no root of
+/// their own, if so. It is tried on a directory made for that where the data root is or would be. The calling process must
+/// have one thread.
+pub fn probe_isolation(config: &Config) -> Result<(Drawn, Option<String>)> {
     lifetime::harden()?;
     let identity = Identity::resolve(config.job_user.as_deref())?;
     let absolute = std::path::absolute(&config.root).unwrap_or_else(|_| config.root.clone());
@@ -87,14 +88,25 @@ pub fn probe_isolation(config: &Config) -> Result<Drawn> {
     let failed = |error| Error::internal(format!("making the directory {}", workspaces.display()), error);
     std::fs::create_dir(&workspaces).map_err(failed)?;
     let forked = fork_spawner(&identity, &Veil { root: root.clone(), workspaces, socket_directory: None });
-    let drawn = forked.map(|(spawner, drawn)| {
+    let probed = forked.and_then(|(spawner, drawn)| {
         let pid = spawner.pid;
         drop(spawner);
         lifetime::await_own_spawner(pid);
-        drawn
+        Ok((drawn, probe_sandboxes(config, identity, &root)?))
     });
     let _removed = std::fs::remove_dir_all(&root);
-    drawn
+    probed
+}
+
+fn probe_sandboxes(config: &Config, identity: Identity, root: &Path) -> Result<Option<String>> {
+    let root = Arc::new(DataRoot::open(root, identity.switch)?);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::internal("starting the runtime", error))?;
+    let search_path = workspace::environment::search_path(&config.search_path, &identity);
+    let enclosure = workspace::Enclosure::of_machine(config, root, identity, search_path);
+    Ok(runtime.block_on(enclosure.usable()).err().map(str::to_owned))
 }
 
 async fn serve(

@@ -135,7 +135,12 @@ impl Machine {
             search_path: search_path.clone(),
             clone_limit: Duration::from_secs(config.clone_seconds),
             git_env: config.git_env(),
-            enclosure: enclosure(&config, &root, &identity, &search_path),
+            enclosure: Enclosure::of_machine(
+                &config,
+                Arc::clone(&root),
+                identity.clone(),
+                search_path.clone(),
+            ),
             tasks: tasks.clone(),
             stopping: stopping.clone(),
         })
@@ -397,21 +402,6 @@ async fn sweep(
             Err(error) => tracing::warn!(error = %error, cause = ?error, "can't look for what a crash left"),
         }
     }
-}
-
-fn enclosure(
-    config: &Config,
-    root: &Arc<DataRoot>,
-    identity: &Identity,
-    search_path: &[std::path::PathBuf],
-) -> Enclosure {
-    let socket_directory = config.socket.parent().and_then(|parent| parent.canonicalize().ok());
-    // An ordinary user's home is open to whatever runs as that user; root's is not to the jobs' user.
-    let home = std::env::home_dir().filter(|_| !identity.switch);
-    let hidden = socket_directory.into_iter().chain(home).filter(|directory| directory.parent().is_some());
-    let hidden = hidden.collect();
-    let refused = config.isolation == "none";
-    Enclosure::new(identity.clone(), Arc::clone(root), hidden, search_path.to_vec(), refused)
 }
 
 /// As many jobs as the setting allows and the limit of open files can carry.

@@ -39,8 +39,10 @@ fn main() -> ExitCode {
 }
 
 fn report_isolation(config: &Config) -> Result<(), Error> {
-    let drawn = runlet_executor::probe_isolation(config)?;
-    let lines: Vec<&str> = std::iter::once(&drawn.isolation).chain(&drawn.gaps).map(String::as_str).collect();
+    let (drawn, no_sandboxes) = runlet_executor::probe_isolation(config)?;
+    let sandboxes = no_sandboxes.unwrap_or_default();
+    let lines: Vec<&str> =
+        [&drawn.isolation, &sandboxes].into_iter().chain(&drawn.gaps).map(String::as_str).collect();
     writeln!(std::io::stdout(), "{}", lines.join("\n"))
         .map_err(|error| Error::internal("writing to standard output", error))
 }

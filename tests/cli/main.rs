@@ -4,6 +4,7 @@
 mod attach;
 mod connecting;
 mod logs;
+mod mcp;
 mod person;
 mod programs;
 mod ps;

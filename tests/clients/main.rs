@@ -7,5 +7,6 @@ mod inspector;
 mod main_job;
 mod proxy;
 mod rust_sdk;
+mod sandboxes;
 mod tool_list;
 mod toolchain;

@@ -1,6 +1,7 @@
 """Does the main job through the official Python SDK, either line of it, and prints what was seen as a JSON object.
 
-Usage: main_job.py ERA, where ERA is auto, legacy or 2026-07-28; RUNLET_URL and SANDBOX_TOKEN say where.
+Usage: main_job.py ERA, where ERA is auto, legacy or 2026-07-28; RUNLET_URL and SANDBOX_TOKEN say where. With
+RUNLET_PROGRAM it speaks to `runlet mcp`, started from there, on standard input and output.
 """
 
 import asyncio
@@ -13,6 +14,14 @@ from importlib.metadata import version
 
 HEADERS = {"X-Sandbox-Token": os.environ["SANDBOX_TOKEN"]}
 URL = os.environ["RUNLET_URL"]
+PROGRAM = os.environ.get("RUNLET_PROGRAM")
+
+
+def program():
+    from mcp import StdioServerParameters
+
+    env = {name: os.environ[name] for name in ("RUNLET_URL", "SANDBOX_TOKEN")}
+    return StdioServerParameters(command=PROGRAM, args=["mcp"], env=env)
 
 
 class Runlet:
@@ -40,6 +49,10 @@ async def line_2(era):
     from mcp import Client
     from mcp.client.streamable_http import streamable_http_client
 
+    if PROGRAM:
+        async with Client(program(), mode=era) as client:
+            yield Runlet(client, client.protocol_version)
+        return
     async with httpx2.AsyncClient(headers=HEADERS, timeout=httpx2.Timeout(30, read=300)) as http:
         async with Client(streamable_http_client(URL, http_client=http), mode=era) as client:
             yield Runlet(client, client.protocol_version)
@@ -51,7 +64,13 @@ async def line_1(era):
     from mcp.client.streamable_http import streamablehttp_client
 
     assert era == "legacy", "this line knows no other era"
-    async with streamablehttp_client(URL, headers=HEADERS) as (reader, writer, _):
+    if PROGRAM:
+        from mcp.client.stdio import stdio_client
+
+        connection = stdio_client(program())
+    else:
+        connection = streamablehttp_client(URL, headers=HEADERS)
+    async with connection as (reader, writer, *_):
         async with ClientSession(reader, writer, read_timeout_seconds=timedelta(seconds=60)) as session:
             yield Runlet(session, (await session.initialize()).protocolVersion)
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::World;
+use support::{World, world::program};
 use tokio::process::Command;
 
 use crate::toolchain::{Toolchain, run, source, tell};
@@ -42,10 +42,23 @@ async fn script(mut command: Command, arguments: &[&str], world: &World, protoco
 }
 
 async fn python(line: u32, era: &str, protocol: &str) {
+    python_with(line, era, protocol, |_| ()).await;
+}
+
+/// Through `runlet mcp`, which the SDK starts.
+async fn python_on_stdio(line: u32, era: &str, protocol: &str) {
+    let name = |command: &mut Command| {
+        command.env("RUNLET_PROGRAM", program("runlet"));
+    };
+    python_with(line, era, protocol, name).await;
+}
+
+async fn python_with(line: u32, era: &str, protocol: &str, more: impl FnOnce(&mut Command)) {
     let toolchain = Toolchain::installed().await;
     let world = World::start().await;
     let mut command = Command::new(toolchain.python(line));
     command.arg(source().join("main_job.py"));
+    more(&mut command);
     script(command, &[era], &world, protocol).await;
 }
 
@@ -88,6 +101,21 @@ async fn python_sdk_2_shows_why_it_was_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn python_sdk_1() {
     python(1, "legacy", LEGACY).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn python_sdk_2_on_stdio_by_default() {
+    python_on_stdio(2, "auto", MODERN).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn python_sdk_2_on_stdio_in_the_legacy_era() {
+    python_on_stdio(2, "legacy", LEGACY).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn python_sdk_1_on_stdio() {
+    python_on_stdio(1, "legacy", LEGACY).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,6 +9,7 @@ use tokio::sync::OnceCell;
 
 use super::Workspace;
 use super::create::Network;
+use crate::config::Config;
 use crate::data_root::DataRoot;
 use crate::error::{Error, Result};
 use crate::process::identity::Identity;
@@ -39,15 +40,19 @@ pub struct Found {
 }
 
 impl Enclosure {
-    /// `refused` has sandboxes be plain directories. `hidden` are directories that they are not to see besides the data
-    /// root.
-    pub fn new(
-        identity: Identity,
+    /// As the settings want it. Jobs find programs in `search_path`, and bubblewrap is looked for there.
+    pub fn of_machine(
+        config: &Config,
         root: Arc<DataRoot>,
-        hidden: Vec<PathBuf>,
+        identity: Identity,
         search_path: Vec<PathBuf>,
-        refused: bool,
     ) -> Self {
+        let socket_directory = config.socket.parent().and_then(|parent| parent.canonicalize().ok());
+        // An ordinary user's home is open to whatever runs as that user; root's is not to the jobs' user.
+        let home = std::env::home_dir().filter(|_| !identity.switch);
+        let hidden =
+            socket_directory.into_iter().chain(home).filter(|directory| directory.parent().is_some());
+        let (hidden, refused) = (hidden.collect(), config.isolation == "none");
         Self { identity, root, hidden, search_path, refused, found: OnceCell::new() }
     }
 
