@@ -9,6 +9,7 @@ mod memory;
 mod output;
 mod peer;
 mod programs;
+mod sandboxes;
 mod search;
 mod table;
 mod terminals;
@@ -67,6 +68,8 @@ async fn main() {
     family!("drawing", terminals::drawing);
     family!("downloads", downloads::one_gibibyte);
     family!("workspaces", workspaces::with_python);
+    family!("sandboxes", sandboxes::first_command);
+    family!("run-code", sandboxes::run_again);
     family!("search", search::beside_ripgrep);
     family!("memory", memory::idle);
     family!("living-jobs", crowd::living_jobs);

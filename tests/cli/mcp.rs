@@ -36,8 +36,8 @@ impl Bridge {
     }
 
     async fn next(&mut self) -> Value {
-        let line = tokio::time::timeout(PROMPTLY, self.lines.next_line()).await.expect("a line");
-        serde_json::from_str(&line.unwrap().expect("no end yet")).unwrap()
+        let line = tokio::time::timeout(PROMPTLY, self.lines.next_line()).await.unwrap();
+        serde_json::from_str(&line.unwrap().unwrap()).unwrap()
     }
 
     async fn ask(&mut self, id: u64, method: &str, params: Value) -> Value {
@@ -58,7 +58,7 @@ impl Bridge {
     /// Closes its input and waits for its end.
     async fn end(mut self) -> Option<i32> {
         drop(self.input.take());
-        let ended = tokio::time::timeout(PROMPTLY, self.child.wait()).await.expect("its end");
+        let ended = tokio::time::timeout(PROMPTLY, self.child.wait()).await.unwrap();
         ended.unwrap().code()
     }
 }

@@ -150,3 +150,16 @@ async fn without_network_there_is_the_loopback_only() {
                ls /sys/class/net 2>/dev/null; tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '";
     assert_eq!(output(&client, &closed, own).await, "served\nlo\n");
 }
+
+/// Inside, every process is of one user.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_kills_all_inside_can_go_on() {
+    let world = World::start().await;
+    let client = world.client();
+    let id = sandbox(&client, json!({})).await;
+    for round in 0..20 {
+        let killed = run(&client, &id, "kill -9 -1; sleep 5").await;
+        assert_eq!(killed["status"], json!("killed"), "{round}: {killed}");
+        assert_eq!(output(&client, &id, "echo on").await, "on\n", "{round}");
+    }
+}

@@ -119,3 +119,17 @@ async fn orderly_stop_leaves_no_process() {
     assert!(world.executor_ended().await.success());
     assert_eq!(probe::marked("33013.1"), [0; 0]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deleting_it_as_a_workspace_is_the_same() {
+    let world = World::start().await;
+    let client = world.client();
+    let id = sandbox(&client, json!({ "name": "box" })).await;
+    client.call("delete_workspace", json!({ "workspace_id": "box" })).await.expect();
+    let shown = client.call("get_sandbox", json!({ "sandbox_id": id })).await.expect();
+    assert_eq!((&shown["status"], &shown["end_reason"]), (&json!("shutdown"), &json!("shutdown")), "{shown}");
+    // Its name is free again, and ending it once more changes nothing.
+    sandbox(&client, json!({ "name": "box" })).await;
+    let again = client.call("shutdown_sandbox", json!({ "sandbox_id": id })).await.expect();
+    assert_eq!(again["expires_at"], shown["expires_at"]);
+}

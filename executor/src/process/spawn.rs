@@ -289,19 +289,27 @@ impl Spawner {
         };
         let descriptors = Descriptors { stdio, attachment: attachment.as_ref().map(AsFd::as_fd) };
         let process = async {
-            let control = match self.idle.take() {
-                Some(control) => control,
-                None => self.fork_init().await?,
-            };
-            let sent = control.send(|socket| send_request(socket, &request, &descriptors)).await;
-            // An init that is gone, or was never forked, has closed its end.
-            sent.map_err(
-                |error| if error.kind() == io::ErrorKind::BrokenPipe { no_init() } else { failed(error) },
-            )?;
-            let mut process =
-                Process { control: Some(control), ordered: false, idle: Arc::clone(&self.idle) };
-            process.started().await?;
-            Ok::<_, Error>(process)
+            loop {
+                let (control, is_new) = match self.idle.take() {
+                    Some(control) => (control, false),
+                    None => (self.fork_init().await?, true),
+                };
+                let sent = control.send(|socket| send_request(socket, &request, &descriptors)).await;
+                let mut process =
+                    Process { control: Some(control), ordered: false, idle: Arc::clone(&self.idle) };
+                let begun = match sent {
+                    Ok(()) => process.started().await?,
+                    // An init that is gone, or was never forked, has closed its end.
+                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => false,
+                    Err(error) => return Err(failed(error)),
+                };
+                match (begun, is_new) {
+                    (true, _) => return Ok(process),
+                    // It was killed while it had nothing to do, as a job can do that is its user's; the next may live.
+                    (false, false) => {}
+                    (false, true) => return Err(no_init()),
+                }
+            }
         };
         let started = tokio::time::timeout(START_LIMIT, process).await;
         started.map_err(|_elapsed| Error::Spawn {
@@ -434,17 +442,21 @@ pub struct Process {
 }
 
 impl Process {
-    async fn started(&mut self) -> Result<()> {
-        match self.event().await {
-            Some(Event::Started(_)) => Ok(()),
-            Some(Event::Failed(Failed { stage, errno })) => {
+    /// Whether the init took it on; false when it was killed before it read what to start.
+    async fn started(&mut self) -> Result<bool> {
+        match self.received().await {
+            Ok(Some(Event::Started(_))) => Ok(true),
+            // The kernel says so of a socket that was closed with something unread (unix(7)).
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(false),
+            Ok(Some(Event::Failed(Failed { stage, errno }))) => {
                 self.retire();
                 Err(Error::Spawn {
                     stage: Stage::from_u32(stage).describe().to_owned(),
                     source: io::Error::from_raw_os_error(errno),
                 })
             }
-            _ => Err(no_init()),
+            // It read that and was killed, perhaps by the program itself. The next report says so.
+            _ => Ok(true),
         }
     }
 
@@ -489,7 +501,14 @@ impl Process {
     }
 
     async fn event(&self) -> Option<Event> {
-        self.control.as_ref()?.receive(Event::from_packet).await.ok()?
+        self.received().await.ok()?
+    }
+
+    async fn received(&self) -> io::Result<Option<Event>> {
+        match &self.control {
+            Some(control) => control.receive(Event::from_packet).await,
+            None => Ok(None),
+        }
     }
 
     /// Nothing is left of it, and its init is free for another.

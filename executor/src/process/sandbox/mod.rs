@@ -11,7 +11,6 @@
 mod enter;
 mod inside;
 
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -112,8 +111,6 @@ impl Running {
             .arg("--enter-sandbox")
             .arg(plan_text)
             .env_clear()
-            // Cargo's tests and some systems find libraries by it.
-            .envs(std::env::var_os("LD_LIBRARY_PATH").map(|value| (OsString::from("LD_LIBRARY_PATH"), value)))
             .current_dir("/")
             .stdin(Stdio::from(its))
             .stdout(Stdio::null())
