@@ -269,3 +269,24 @@ async fn the_limit_that_was_hit_is_told() {
     assert_eq!(client.job(id(&late)).await["limit_hit"], late["limit_hit"]);
     assert_eq!(client.job(id(&long)).await["limit_hit"], long["limit_hit"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn command_in_a_named_shell_tells_its_own_processor_time() {
+    let world = World::start().await;
+    let client = world.client();
+    let workspace = client.workspace().await;
+    let burn = "i=0; while ((i < 150000)); do ((i++)); done";
+    let run = async |command: &str| {
+        client.run_with(&workspace, command, json!({ "shell": "s", "wait_seconds": 30 })).await
+    };
+    let own = run(burn).await;
+    assert!(own["cpu_seconds"].as_f64().unwrap() >= 0.05, "{own}");
+    let child = run(&format!("bash -c '{burn}'")).await;
+    assert!(child["cpu_seconds"].as_f64().unwrap() >= 0.05, "{child}");
+    // Not that of the commands before it; and a user's own settings change nothing of it.
+    run("LC_ALL=de_DE.UTF-8; times() { echo no; }; set -e").await;
+    let little = run(":").await;
+    assert!(little["cpu_seconds"].as_f64().unwrap() < 0.05, "{little}");
+    let failed = run("(exit 7) || exit_code=$?; set +e; (exit $exit_code)").await;
+    assert_eq!((&failed["exit_code"], &failed["max_rss_bytes"]), (&json!(7), &json!(null)), "{failed}");
+}

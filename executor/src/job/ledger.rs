@@ -115,7 +115,7 @@ impl Ledger {
             exit_code: Some(ended.exit.shell_code()),
             signal,
             cpu: ended.usage.map(|usage| usage.cpu),
-            max_rss_bytes: ended.usage.map(|usage| usage.max_rss_bytes),
+            max_rss_bytes: ended.usage.and_then(|usage| usage.max_rss_bytes),
             oom_killed: out_of_memory.is_some(),
         });
         next.limit_hit = if timed_out {
@@ -153,7 +153,7 @@ impl Ledger {
         if let (Some(end), Some(usage)) = (&mut last.end, usage) {
             // Where its end was not measured, neither is what came before.
             end.cpu = end.cpu.map(|cpu| cpu.max(usage.cpu));
-            end.max_rss_bytes = end.max_rss_bytes.map(|bytes| bytes.max(usage.max_rss_bytes));
+            end.max_rss_bytes = end.max_rss_bytes.max(usage.max_rss_bytes);
         }
         last.limit_hit = last.limit_hit.or(totals.caps_hit.map(LimitHit::Log));
         last.leftovers = 0;

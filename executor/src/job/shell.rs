@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::file::Presence;
 use crate::id::{JobId, WorkspaceId};
 use crate::output::Writer;
-use crate::process::spawn::{Attachment, Command, Ended, Exit, Process, Report, Spawner};
+use crate::process::spawn::{Attachment, Command, Ended, Exit, Process, Report, Spawner, Usage};
 use crate::timer::sleep_until;
 
 /// What a named shell runs.
@@ -212,7 +213,11 @@ struct Owner {
 /// How a command in a shell came to its end.
 enum Outcome {
     /// With this status; the shell lives on.
-    Done(i32),
+    Done {
+        code: i32,
+        /// Processor time of the command's processes that have ended.
+        cpu: Option<Duration>,
+    },
     /// With the shell.
     ShellEnded(Exit),
 }
@@ -255,15 +260,18 @@ impl Owner {
         let (outcome, ending) = self.follow(&ledger, &mut orders, deadline, &directory, &command).await;
         self.output.drain();
         let totals = Totals { output: self.output.total(), stderr: 0, caps_hit: self.output.caps_hit() };
-        // What the shell itself has used so far is not what the command used.
-        let (exit, lives) = match outcome {
-            Outcome::Done(code) => (Exit::Code(code), true),
+        let (exit, usage, lives) = match outcome {
+            Outcome::Done { code, cpu } => {
+                // The largest resident set that is known is that of all commands so far.
+                let usage = cpu.map(|cpu| Usage { cpu, max_rss_bytes: None });
+                (Exit::Code(code), usage, true)
+            }
             Outcome::ShellEnded(exit) => {
                 ledger.note("the shell ended with this command; the next one of its name starts anew");
-                (exit, false)
+                (exit, None, false)
             }
         };
-        let ended = Ended { exit, ..Ended::KILLED };
+        let ended = Ended { exit, usage, ..Ended::KILLED };
         if !lives {
             self.kill().await;
             self.shell.gone.cancel();
@@ -301,6 +309,7 @@ impl Owner {
         };
         tokio::pin!(writing);
         let mut answer = Vec::new();
+        let mut times = Times::default();
         let mut ending: Option<Ending> = None;
         loop {
             let wake = ending.map_or(Some(deadline), |ending| ending.kill_at);
@@ -308,7 +317,7 @@ impl Owner {
                 () = &mut writing => {}
                 byte = reader.read_u8() => match byte {
                     Ok(0) => {
-                        if let Some(outcome) = read_answer(&answer, ledger) {
+                        if let Some(outcome) = read_answer(&answer, ledger, &mut times) {
                             return (outcome, ending.unwrap_or_default());
                         }
                         answer.clear();
@@ -363,15 +372,58 @@ fn exit_of(report: &Report) -> Exit {
     }
 }
 
+/// Processor time of the shell and its children: before a command, and after it.
+#[derive(Default)]
+struct Times {
+    before: Option<Duration>,
+    after: Option<Duration>,
+}
+
+/// The sum of what times(1) says, such as `0m0.012s 0m0.001s` on two lines. A locale may have another point.
+fn read_times(text: &str) -> Option<Duration> {
+    text.split_whitespace().try_fold(Duration::ZERO, |sum, time| {
+        let (minutes, seconds) = time.strip_suffix('s')?.split_once('m')?;
+        let (whole, thousandths) = seconds.split_once(['.', ','])?;
+        let minutes = Duration::from_secs(minutes.parse::<u64>().ok()?.checked_mul(60)?);
+        let seconds = Duration::from_secs(whole.parse().ok()?);
+        Some(sum + minutes + seconds + Duration::from_millis(thousandths.parse().ok()?))
+    })
+}
+
 /// Reads an answer of the driver: a status ends the command, a move is noted.
-fn read_answer(answer: &[u8], ledger: &Ledger) -> Option<Outcome> {
+fn read_answer(answer: &[u8], ledger: &Ledger, times: &mut Times) -> Option<Outcome> {
     let text = String::from_utf8_lossy(answer);
     match text.split_at_checked(1) {
-        Some(("s", status)) => Some(Outcome::Done(status.parse().unwrap_or(0))),
+        Some(("s", status)) => {
+            let cpu = times.before.zip(times.after).map(|(before, after)| after.saturating_sub(before));
+            Some(Outcome::Done { code: status.parse().unwrap_or(0), cpu })
+        }
+        Some(("t", told)) => {
+            let told = read_times(told);
+            match times.before {
+                None => times.before = told,
+                Some(_) => times.after = told,
+            }
+            None
+        }
         Some(("m", directory)) => {
             ledger.note(&format!("the shell's directory was gone; the command ran in {directory}"));
             None
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_summed_in_any_locale() {
+        assert_eq!(read_times("0m0.012s 0m0.001s\n1m2,500s 0m0.000s\n"), Some(Duration::from_millis(62_513)));
+        assert_eq!(read_times(""), Some(Duration::ZERO));
+        for odd in ["1.5s", "0m1s", "x", "0m0.1"] {
+            assert_eq!(read_times(odd), None, "{odd}");
+        }
     }
 }

@@ -157,13 +157,13 @@ impl From<wire::Leftover> for Leftover {
 pub struct Usage {
     /// Processor time of all of them.
     pub cpu: Duration,
-    /// Largest resident set of one of them, in bytes.
-    pub max_rss_bytes: u64,
+    /// Largest resident set of one of them, in bytes; `None` where that is not known.
+    pub max_rss_bytes: Option<u64>,
 }
 
 impl From<Used> for Usage {
     fn from(Used { cpu_micros, max_rss_kib }: Used) -> Self {
-        let max_rss_bytes = max_rss_kib.saturating_mul(1024);
+        let max_rss_bytes = Some(max_rss_kib.saturating_mul(1024));
         Self { cpu: Duration::from_micros(cpu_micros), max_rss_bytes }
     }
 }

@@ -67,7 +67,7 @@ impl Ledger {
             exit_code: Some(ended.exit.shell_code()),
             signal,
             cpu: ended.usage.map(|usage| usage.cpu),
-            max_rss_bytes: ended.usage.map(|usage| usage.max_rss_bytes),
+            max_rss_bytes: ended.usage.and_then(|usage| usage.max_rss_bytes),
         });
         next.leftovers = ended.leftovers;
         next.output_over = ended.leftovers == 0;
