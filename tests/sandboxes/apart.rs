@@ -163,3 +163,21 @@ async fn whoever_kills_all_inside_can_go_on() {
         assert_eq!(output(&client, &id, "echo on").await, "on\n", "{round}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_repository_has_git_run_stays_inside() {
+    let world = World::start().await;
+    let client = world.client();
+    let id = sandbox(&client, json!({})).await;
+    let marker = format!("/tmp/runlet-escaped-{}", std::process::id());
+    let trap = format!(
+        "git init -q . && git config user.email a@b && git config user.name a && echo 'f filter=x' > .gitattributes && \
+         echo 1 > f && git add . && git commit -qm 1 && git config filter.x.clean 'touch {marker}; cat' && \
+         git config core.fsmonitor 'touch {marker}' && touch -d '1 hour ago' f && echo set"
+    );
+    assert_eq!(output(&client, &id, &trap).await, "set\n");
+    let shown = client.call("get_workspace", json!({ "workspace_id": id })).await.expect();
+    assert!(!shown["git"].is_null() || !shown["git_status"].is_null(), "{shown}");
+    assert!(!fs::exists(&marker).unwrap(), "{marker}");
+    assert_eq!(output(&client, &id, &format!("ls {marker}")).await.trim(), marker);
+}

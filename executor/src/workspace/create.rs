@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::python::Template;
-use super::{Entry, GitSource, Paths, State, Workspace, Workspaces, environment, git, record, removal};
+use super::{Entry, GitSource, Paths, State, Workspace, Workspaces, environment, git, record};
 use crate::error::{Error, Result};
 use crate::id::WorkspaceId;
 use crate::store::is_conflict;
@@ -159,8 +159,11 @@ impl Workspaces {
 
     /// Removes what was made of a workspace that nobody wants. A rest on the disk goes at the next start.
     async fn forget(&self, workspace: &Workspace) {
-        self.lock().remove(&workspace.id);
-        let _removed = removal::remove(&self.root.trash, &workspace.paths.root).await;
+        let entry = self.lock().remove(&workspace.id);
+        if let Some(entry) = entry {
+            entry.end_running().await;
+        }
+        let _removed = self.remove_files(workspace).await;
         let _forgotten = self.store.remove_workspace(workspace.id.as_str().to_owned()).await;
     }
 

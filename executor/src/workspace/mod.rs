@@ -334,8 +334,7 @@ impl Workspaces {
             State::Deleting => return Err(Error::WorkspaceNotFound { workspace_id: id_or_name.to_owned() }),
         }
         let closing = entry.abandoned.clone();
-        let own = entry.running().as_ref().map(|running| Arc::clone(&running.spawner));
-        let spawner = own.unwrap_or_else(|| Arc::clone(&self.spawner));
+        let spawner = entry.own_spawner().unwrap_or_else(|| Arc::clone(&self.spawner));
         Ok(Lease { workspace, root: Arc::clone(&entry.root), spawner, closing, _gate: gate })
     }
 
@@ -355,16 +354,21 @@ impl Workspaces {
 
     /// Removes a workspace that was closed and whose processes are gone; returns the bytes freed.
     pub async fn remove(&self, workspace: &Workspace) -> Result<u64> {
-        let running = self.entry(workspace.id.as_str()).ok().and_then(|entry| entry.running().take());
-        if let Some(running) = running {
-            running.end().await;
+        if let Ok(entry) = self.entry(workspace.id.as_str()) {
+            entry.end_running().await;
         }
+        let bytes = self.remove_files(workspace).await?;
+        self.store.remove_workspace(workspace.id.as_str().to_owned()).await?;
+        self.lock().remove(&workspace.id);
+        Ok(bytes)
+    }
+
+    /// Removes what is on the disk; returns the bytes freed.
+    async fn remove_files(&self, workspace: &Workspace) -> Result<u64> {
         let mut bytes = removal::remove(&self.root.trash, &workspace.paths.root).await?;
         if workspace.sandbox {
             bytes += removal::remove(&self.root.trash, &self.root.sandbox(&workspace.id)).await?;
         }
-        self.store.remove_workspace(workspace.id.as_str().to_owned()).await?;
-        self.lock().remove(&workspace.id);
         Ok(bytes)
     }
 
@@ -376,8 +380,7 @@ impl Workspaces {
     /// Ends what runs the jobs of sandboxes, when the executor stops.
     pub async fn end_sandboxes(&self) {
         let entries: Vec<Arc<Entry>> = self.lock().values().cloned().collect();
-        let running = entries.iter().filter_map(|entry| entry.running().take());
-        futures::future::join_all(running.map(Running::end)).await;
+        futures::future::join_all(entries.iter().map(|entry| entry.end_running())).await;
     }
 
     /// Bytes of a workspace on disk; the second value is true when counting stopped at its limit of time.
@@ -390,7 +393,12 @@ impl Workspaces {
         if workspace.state != State::Ready {
             return Ok(None);
         }
-        git::status(&self.spawner, &self.search_path, &workspace.paths).await
+        // What a repository has git run, as filters, is to run where its commands do.
+        let own = self.entry(workspace.id.as_str()).ok().and_then(|entry| entry.own_spawner());
+        if workspace.has_own_root() && own.is_none() {
+            return Ok(None);
+        }
+        git::status(own.as_ref().unwrap_or(&self.spawner), &self.search_path, &workspace.seen).await
     }
 
     fn of_request(&self, principal: &str, request_id: Option<&str>) -> Option<Arc<Workspace>> {
@@ -422,6 +430,19 @@ impl Workspaces {
 impl Entry {
     fn now(&self) -> Arc<Workspace> {
         Arc::clone(&self.workspace.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What starts processes in it, if it has a root of its own.
+    fn own_spawner(&self) -> Option<Arc<Spawner>> {
+        self.running().as_ref().map(|running| Arc::clone(&running.spawner))
+    }
+
+    /// Ends all processes of a sandbox that has a root of its own.
+    async fn end_running(&self) {
+        let running = self.running().take();
+        if let Some(running) = running {
+            running.end().await;
+        }
     }
 
     fn running(&self) -> MutexGuard<'_, Option<Running>> {
