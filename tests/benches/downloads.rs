@@ -18,7 +18,7 @@ const RUNS: usize = 5;
 const BYTES: u64 = 1 << 30;
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// The same file through the gateway, and from nginx with its defaults, in turn; a client that throws it away.
+/// The same file through the gateway, and from nginx with sendfile, in turn; a client that throws it away.
 pub(crate) async fn one_gibibyte(bench: &Bench) -> Vec<Row> {
     let client = bench.programs.client();
     client.run(&bench.workspace, &format!("head -c {BYTES} /dev/urandom > big")).await;
