@@ -34,6 +34,9 @@ use crate::{
 /// Time that the executor has to say what a link is.
 const FIND_TIME: Duration = Duration::from_secs(30);
 
+/// Bytes of an open file that are read and sent at a time, and that a client which does not read costs.
+const PIECE_BYTES: usize = 512 << 10;
+
 /// Serves a request.
 pub(crate) async fn serve(State(gateway): State<Arc<Gateway>>, request: Request<Body>) -> Response<Body> {
     let peer = Peer::of(&request);
@@ -97,7 +100,7 @@ impl Gateway {
 
     async fn pieces(&self, secret_link: &str, offset: u64, length: u64) -> Result<Pieces, Response<Body>> {
         if let Some(file) = self.link.file(secret_link).await {
-            return Ok(Pieces::Handed(Content::new(file, offset, length)));
+            return Ok(Pieces::Handed(Content::new(file, offset, length, PIECE_BYTES)));
         }
         let message = ReadDownloadRequest { secret_link: secret_link.to_owned(), offset, length };
         let send = |channel, request| async move { transfers(channel).read_download(request).await };

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use futures::stream::{self, Stream};
 use runlet_proto::content::Content;
-use runlet_proto::v1;
 use runlet_proto::v1::receive_upload_request::{End, Header, Part};
 use runlet_proto::v1::transfer_service_server::TransferService;
+use runlet_proto::{CHUNK_BYTES, v1};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::convert;
@@ -88,7 +88,7 @@ impl TransferService for Service {
             let problem = format!("{length} bytes from {offset} on lie past the end, which is at {size}");
             return Err(Error::invalid("offset", problem).into());
         }
-        Ok(Response::new(Box::pin(pieces(Content::new(file, offset, length)))))
+        Ok(Response::new(Box::pin(pieces(Content::new(file, offset, length, CHUNK_BYTES)))))
     }
 
     async fn receive_upload(
