@@ -183,9 +183,12 @@ impl Bridge {
         let mut unread = Vec::new();
         let mut answered = false;
         while let Some(piece) = self.piece(&mut response).await? {
+            // What came before was looked through before.
+            let mut looked = unread.len();
             unread.extend_from_slice(&piece);
-            while is_stream && let Some(end) = unread.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = unread.drain(..=end).collect();
+            while is_stream && let Some(end) = unread[looked..].iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = unread.drain(..=looked + end).collect();
+                looked = 0;
                 if let Some(data) = String::from_utf8_lossy(&line).strip_prefix("data:") {
                     answered |= self.answer(data.trim(), message, is_handshake).await;
                 }

@@ -303,15 +303,11 @@ impl Machine {
 
     /// Ends the processes of a workspace, then removes its files. It goes on when the caller goes away.
     pub async fn delete_workspace(self: &Arc<Self>, id_or_name: &str) -> Result<Deleted> {
-        self.remove(id_or_name, EndReason::Shutdown).await
+        self.end_sandbox(id_or_name, EndReason::Shutdown).await
     }
 
-    /// The same for a sandbox, which stays on record as ended.
+    /// The same for a sandbox, which stays on record as ended for this reason.
     pub async fn end_sandbox(self: &Arc<Self>, id_or_name: &str, reason: EndReason) -> Result<Deleted> {
-        self.remove(id_or_name, reason).await
-    }
-
-    async fn remove(self: &Arc<Self>, id_or_name: &str, reason: EndReason) -> Result<Deleted> {
         let (this, id_or_name) = (Arc::clone(self), id_or_name.to_owned());
         let deleting = self.tasks.spawn(async move {
             let workspace = this.workspaces.close(&id_or_name).await?;

@@ -59,7 +59,8 @@ impl Content {
             return Ok(None);
         }
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let memory = spare.unwrap_or_else(|| vec![0; self.piece_bytes]);
+        // The first piece is the longest.
+        let memory = spare.unwrap_or_else(|| vec![0; length]);
         let mut piece = Piece { memory, length, spare: Arc::clone(&self.spare) };
         let at = self.at;
         // What is in memory already, as after it was written, costs no change of threads.

@@ -1,10 +1,9 @@
 //! A sandbox as a row, both directions.
 
-use time::OffsetDateTime;
-
 use super::{EndReason, Sandbox};
 use crate::id::WorkspaceId;
 use crate::store::SandboxRow;
+use crate::store::columns::time;
 use crate::timestamp;
 
 pub(super) fn to_row(sandbox: &Sandbox) -> SandboxRow {
@@ -26,9 +25,8 @@ pub(super) fn to_row(sandbox: &Sandbox) -> SandboxRow {
 
 /// `None` for a row that no version of this program wrote.
 pub(super) fn from_row(row: SandboxRow) -> Option<Sandbox> {
-    let moment = |millis| timestamp::from_millis(millis).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     let end = match (row.ended_ms, row.end_reason) {
-        (Some(at), Some(reason)) => Some((moment(at), EndReason::from_name(&reason)?)),
+        (Some(at), Some(reason)) => Some((time(at), EndReason::from_name(&reason)?)),
         _ => None,
     };
     Some(Sandbox {
@@ -37,8 +35,8 @@ pub(super) fn from_row(row: SandboxRow) -> Option<Sandbox> {
         name: row.name,
         principal: row.principal,
         metadata: serde_json::from_str(&row.metadata).ok()?,
-        created: moment(row.created_ms),
-        expires: moment(row.expires_ms),
+        created: time(row.created_ms),
+        expires: time(row.expires_ms),
         isolation: row.isolation,
         notes: serde_json::from_str(&row.notes).ok()?,
         end,

@@ -194,7 +194,7 @@ impl Workspaces {
         if let Some(network) = network {
             match self.enclosure.usable().await {
                 Ok(_usable) => {
-                    let running = self.enclosure.start(workspace, &self.root, network).await?;
+                    let running = self.enclosure.start(workspace, network).await?;
                     *entry.running() = Some(running);
                 }
                 Err(why) => workspace.notes.push(format!(

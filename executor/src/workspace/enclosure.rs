@@ -28,15 +28,8 @@ pub struct Enclosure {
     search_path: Vec<PathBuf>,
     /// Whether sandboxes are to be plain directories, whatever the machine allows.
     refused: bool,
-    found: OnceCell<std::result::Result<Found, String>>,
-}
-
-/// What was found on this machine.
-#[derive(Debug, Clone)]
-pub struct Found {
-    bubblewrap: PathBuf,
-    /// Version of bubblewrap.
-    pub version: String,
+    /// bubblewrap, or why it can't be used.
+    found: OnceCell<std::result::Result<PathBuf, String>>,
 }
 
 impl Enclosure {
@@ -56,26 +49,31 @@ impl Enclosure {
         Self { identity, root, hidden, search_path, refused, found: OnceCell::new() }
     }
 
-    /// What it works with, or a sentence that says why it does not.
-    pub async fn usable(&self) -> std::result::Result<&Found, &str> {
-        self.found.get_or_init(|| self.find()).await.as_ref().map_err(String::as_str)
+    /// The bubblewrap that it works with, or a sentence that says why it does not.
+    pub async fn usable(&self) -> std::result::Result<&Path, &str> {
+        let found = self.found.get_or_init(|| self.find()).await;
+        found.as_ref().map(PathBuf::as_path).map_err(String::as_str)
     }
 
-    async fn find(&self) -> std::result::Result<Found, String> {
+    async fn find(&self) -> std::result::Result<PathBuf, String> {
         if self.refused {
             return Err("RUNLET_ISOLATION is none".to_owned());
         }
-        let (bubblewrap, version) = find_bubblewrap(&self.search_path).await?;
-        let found = Found { bubblewrap, version };
+        let bubblewrap = find_bubblewrap(&self.search_path).await?;
         let place = self.root.sandboxes.join(TRIAL);
-        let tried = self.try_once(&found, &place).await.map_err(|error| error.to_string());
+        let tried = self.try_once(&bubblewrap, &place).await.map_err(|error| error.to_string());
         let _removed = fs::remove_dir_all(&place);
-        tried.map(|()| found)
+        tried.map(|()| bubblewrap)
     }
 
-    async fn try_once(&self, found: &Found, place: &Path) -> Result<()> {
-        let plan =
-            self.plan(found, place, (&place.join("home"), &place.join("tmp")), TRIAL, Network::Loopback)?;
+    async fn try_once(&self, bubblewrap: &Path, place: &Path) -> Result<()> {
+        let plan = self.plan(
+            bubblewrap,
+            place,
+            (&place.join("home"), &place.join("tmp")),
+            TRIAL,
+            Network::Loopback,
+        )?;
         for path in [&plan.home, &plan.tmp] {
             make(path)?;
         }
@@ -84,23 +82,18 @@ impl Enclosure {
     }
 
     /// Starts the sandbox of a workspace whose directories are there.
-    pub(super) async fn start(
-        &self,
-        workspace: &Workspace,
-        root: &DataRoot,
-        network: Network,
-    ) -> Result<Running> {
-        let found =
+    pub(super) async fn start(&self, workspace: &Workspace, network: Network) -> Result<Running> {
+        let bubblewrap =
             self.usable().await.map_err(|why| Error::internal("starting a sandbox", why.to_owned()))?;
-        let place = root.sandbox(&workspace.id);
+        let place = self.root.sandbox(&workspace.id);
         let hostname = workspace.id.as_str().replace('_', "-");
         let paths = (workspace.paths.home.as_path(), workspace.paths.tmp.as_path());
-        Running::start(&self.plan(found, &place, paths, &hostname, network)?, &self.identity).await
+        Running::start(&self.plan(bubblewrap, &place, paths, &hostname, network)?, &self.identity).await
     }
 
     fn plan(
         &self,
-        found: &Found,
+        bubblewrap: &Path,
         place: &Path,
         (home, tmp): (&Path, &Path),
         hostname: &str,
@@ -111,7 +104,7 @@ impl Enclosure {
             make(path)?;
         }
         Ok(Plan {
-            bubblewrap: found.bubblewrap.clone(),
+            bubblewrap: bubblewrap.to_owned(),
             upper,
             scratch,
             home: home.to_owned(),

@@ -34,9 +34,6 @@ pub(super) fn tools() -> Vec<Offered> {
     ]
 }
 
-/// Bytes of output that are shown, head and tail of more.
-const OUTPUT_BYTES: u32 = 24_000;
-
 fn timeout_seconds() -> u32 {
     120
 }
@@ -85,7 +82,7 @@ impl Tool for RunCode {
             env: self.env.unwrap_or_default().into_iter().collect(),
             timeout: Some(wire_seconds(self.timeout_seconds)),
             wait: Some(wire_seconds(self.wait_seconds)),
-            max_output_bytes: OUTPUT_BYTES,
+            max_output_bytes: job::max_output_bytes(),
         };
         let send = |channel, request| async move { sandboxes(channel).run_code(request).await };
         let limit = with_wait(self.wait_seconds) + ANSWER_TIME;
@@ -235,7 +232,7 @@ impl Tool for ExecuteInSandbox {
             command: self.command,
             timeout: Some(wire_seconds(self.timeout_seconds)),
             wait: Some(wire_seconds(self.wait_seconds)),
-            max_output_bytes: OUTPUT_BYTES,
+            max_output_bytes: job::max_output_bytes(),
             ..StartJobRequest::default()
         };
         let send = |channel, request| async move { jobs(channel).start_job(request).await };

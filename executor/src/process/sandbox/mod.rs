@@ -79,8 +79,8 @@ pub struct Running {
     monitor: Child,
 }
 
-/// The version of the bubblewrap that is found in `directories`, and where; or why it can't be used.
-pub async fn find_bubblewrap(directories: &[PathBuf]) -> std::result::Result<(PathBuf, String), String> {
+/// The bubblewrap that is found in `directories`, or why it can't be used.
+pub async fn find_bubblewrap(directories: &[PathBuf]) -> std::result::Result<PathBuf, String> {
     let program = directories.iter().map(|directory| directory.join("bwrap")).find(|path| path.is_file());
     let program = program.ok_or("bubblewrap is missing; install the package bubblewrap")?;
     let asked = Command::new(&program).arg("--version").stdin(Stdio::null()).output().await;
@@ -89,7 +89,7 @@ pub async fn find_bubblewrap(directories: &[PathBuf]) -> std::result::Result<(Pa
     let version = text.split_ascii_whitespace().last().unwrap_or_default().to_owned();
     let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
     match (numbers.next(), numbers.next()) {
-        (Some(major), Some(minor)) if (major, minor) >= OLDEST_BUBBLEWRAP => Ok((program, version)),
+        (Some(major), Some(minor)) if (major, minor) >= OLDEST_BUBBLEWRAP => Ok(program),
         _ => {
             let (major, minor) = OLDEST_BUBBLEWRAP;
             Err(format!(

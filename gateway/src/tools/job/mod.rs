@@ -76,7 +76,7 @@ fn wait_seconds() -> u32 {
     10
 }
 
-fn max_output_bytes() -> u32 {
+pub(super) fn max_output_bytes() -> u32 {
     24_000
 }
 
