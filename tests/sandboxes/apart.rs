@@ -55,7 +55,10 @@ fn attacks(world: &World, other: &str) -> Vec<String> {
         "ls /sys/fs/cgroup/* && echo LEAK".to_owned(),
         "dmesg && echo LEAK".to_owned(),
         "python3 -c \"import os; os.setns(os.open('/proc/1/ns/mnt', 0), 0); print('LEAK')\"".to_owned(),
-        "chroot /proc/1/cwd ls /root && echo LEAK".to_owned(),
+        "chroot /proc/1/cwd ls -A /root | grep . && echo LEAK".to_owned(),
+        "chmod 644 /etc/shadow; cat /etc/shadow && echo LEAK".to_owned(),
+        "ls -A /etc/ssl/private /root /home | grep -v -e : -e '^$' -e '^user$' && echo LEAK".to_owned(),
+        "find / -xdev -type s -o -xdev -type b | grep . && echo LEAK".to_owned(),
         "nsenter -t 1 -a true && [ $(hostname) != $HOSTNAME ] && echo LEAK".to_owned(),
         "cp /bin/bash /tmp/b && chmod 4755 /tmp/b && /tmp/b -p -c 'cat /etc/shadow' && echo LEAK".to_owned(),
         "ln -s / root; cat root/etc/shadow && echo LEAK".to_owned(),
@@ -66,6 +69,10 @@ fn attacks(world: &World, other: &str) -> Vec<String> {
 async fn nothing_of_the_machine_leaks_into_a_sandbox() {
     let world = World::start().await;
     nothing_leaks(&world).await;
+    // What the machine wrote since it runs is not part of the system.
+    let client = world.client();
+    let id = sandbox(&client, json!({})).await;
+    assert_eq!(output(&client, &id, "find /var/log /var/spool /var/backups -type f").await, "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,17 +96,29 @@ async fn nothing_leaks(world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn file_tools_stay_inside_too() {
+async fn file_tools_see_what_commands_see() {
     let world = World::start().await;
     let client = world.client();
     let id = sandbox(&client, json!({})).await;
-    run(&client, &id, "ln -s /etc/passwd out; ln -s / all; ln -s /tmp/x in; echo x > /tmp/x").await;
+    run(
+        &client,
+        &id,
+        "ln -s /etc/shadow out; ln -s / all; ln -s /tmp/x in; echo x > /tmp/x; echo own > /etc/motd",
+    )
+    .await;
     let read = async |path: &str| client.call("read_file", json!({ "workspace_id": id, "path": path })).await;
-    for path in ["out", "all/etc/passwd", "/etc/passwd", "../../etc/passwd", "/home/user/../../etc/passwd"] {
+    let records = world.root().join("runlet.db").display().to_string();
+    for path in ["out", "all/etc/shadow", "/etc/shadow", "../../etc/shadow", "../../../etc/passwd", &records]
+    {
         let error = read(path).await.expect_error();
         assert!(error["code"].as_str().unwrap().starts_with("PATH_"), "{path}: {error}");
     }
     assert_eq!(read("in").await.expect()["content"], json!("x\n"));
+    assert_eq!(read("/etc/motd").await.expect()["content"], json!("own\n"));
+    let hosts = json!({ "workspace_id": id, "path": "all/etc/issue", "content": "written\n" });
+    client.call("write_file", hosts).await.expect();
+    assert_eq!(output(&client, &id, "cat /etc/issue").await, "written\n");
+    assert_ne!(fs::read_to_string("/etc/issue").unwrap(), "written\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]

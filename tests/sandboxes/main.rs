@@ -6,6 +6,7 @@ mod examples;
 mod life;
 mod plain;
 mod runs;
+mod system;
 
 use serde_json::{Value, json};
 use support::Client;

@@ -61,8 +61,8 @@ async fn twenty_at_once_get_one_each() {
 async fn new_sandbox_goes_when_its_run_could_not_begin() {
     let world = World::start().await;
     let client = world.client();
-    let error =
-        client.call("run_code", json!({ "command": "true", "files": { "/etc/x": "" } })).await.expect_error();
+    let arguments = json!({ "command": "true", "files": { "../../../x": "" } });
+    let error = client.call("run_code", arguments).await.expect_error();
     assert_eq!(error["code"], json!("PATH_OUTSIDE_WORKSPACE"), "{error}");
     let listed = client.call("list_sandboxes", json!({})).await.expect();
     assert_eq!(listed["sandboxes"], json!([]));

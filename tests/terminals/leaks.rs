@@ -24,7 +24,8 @@ fn count(world: &World) -> Counted {
 /// Sides of terminals that the executor holds open.
 fn masters(world: &World) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", world.executor_pid()))
-        .unwrap()
+        .into_iter()
+        .flatten()
         .flatten()
         .filter_map(|entry| std::fs::read_link(entry.path()).ok())
         .filter(|target| target.to_string_lossy().contains("ptmx") || target.starts_with("/dev/pts"))

@@ -35,8 +35,8 @@ const MAX_LINKS: usize = 40;
 /// How often something that changed while it was looked at is tried again.
 pub(super) const ATTEMPTS: usize = 8;
 
-/// The root of a workspace: the directory that holds `work`, `home`, `tmp` and `venv`; or that of a sandbox, which holds
-/// what is there beneath `/`.
+/// The root of a workspace: the directory that holds `work`, `home`, `tmp` and `venv`; or the whole root that the processes
+/// of a sandbox see.
 #[derive(Debug)]
 pub struct Root {
     directory: OwnedFd,
@@ -45,8 +45,6 @@ pub struct Root {
     work: &'static str,
     /// What `~` stands for, beneath the directory.
     home: &'static str,
-    /// What beneath the directory is there for jobs too; everything where that is empty.
-    shared: &'static [&'static str],
     pub(super) followed: Followed,
 }
 
@@ -91,21 +89,12 @@ pub(crate) enum Target {
 impl Root {
     /// The workspace root open as `directory`, which jobs see as the absolute `path`.
     pub fn new(directory: OwnedFd, path: impl Into<PathBuf>) -> Self {
-        Self {
-            directory,
-            path: path.into(),
-            work: "work",
-            home: "home",
-            shared: &[],
-            followed: Followed::default(),
-        }
+        Self { directory, path: path.into(), work: "work", home: "home", followed: Followed::default() }
     }
 
-    /// The root of a sandbox open as `directory`, which its jobs see as `/`, at home in the first of what is `shared` with
-    /// them. Of everything else they see what the tools do not.
-    pub fn of_sandbox(directory: OwnedFd, shared: &'static [&'static str]) -> Self {
-        let home = shared.first().copied().unwrap_or_default();
-        Self { work: home, home, shared, ..Self::new(directory, "/") }
+    /// The root of a sandbox open as `directory`, which its jobs see as `/`, at home in `home` beneath it.
+    pub fn of_sandbox(directory: OwnedFd, home: &'static str) -> Self {
+        Self { work: home, home, ..Self::new(directory, "/") }
     }
 
     /// The workspace root at `path`. Fails where that is no directory.
@@ -154,11 +143,7 @@ impl Root {
             let walk =
                 Walk { root: self, shown: &shown, as_directory, names: Vec::new(), pending: parts.clone() };
             if let Some((target, names)) = walk.run()? {
-                let beneath: PathBuf = names.iter().collect();
-                if !self.shared.is_empty() && !self.shared.iter().any(|part| beneath.starts_with(part)) {
-                    return Err(Error::path(shown, PathProblem::OutsideWorkspace));
-                }
-                let path = self.path.join(beneath);
+                let path = names.iter().fold(self.path.clone(), |path, name| path.join(name));
                 return Ok(Place { shown, path, target });
             }
         }

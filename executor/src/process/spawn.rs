@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 
-use super::identity::Identity;
+use super::sandbox::Users;
 use super::spawner::SpawnerHandle;
 use super::wire::{
     self, Descriptors, Event, Exited, Failed, Gone, MAX_EVENT_BYTES, Order, Request, Stage, Used,
@@ -204,11 +204,11 @@ impl Spawner {
         Ok(Self { socket, idle: Arc::default(), null, owner: None })
     }
 
-    /// Takes over the executor's end of the spawner of a sandbox, whose root is `outside` on this machine.
-    pub(super) fn inside(socket: OwnedFd, outside: Option<&Identity>) -> Result<Self> {
+    /// Takes over the executor's end of the spawner of a sandbox, whose root is `owner` on this machine.
+    pub(super) fn inside(socket: OwnedFd, owner: Option<Users>) -> Result<Self> {
         rustix::io::ioctl_fionbio(&socket, true)
             .map_err(|error| Error::internal("watching the spawner of a sandbox", error))?;
-        let owner = outside.map(|identity| (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid)));
+        let owner = owner.map(|users| (Uid::from_raw(users.uid), Gid::from_raw(users.gid)));
         Ok(Self { owner, ..Self::new(SpawnerHandle { socket, pid: 0 })? })
     }
 

@@ -101,7 +101,7 @@ impl Service {
         ];
         let host = crate::host::describe();
         let (sandbox_isolation, sandbox_gap) = match machine.workspaces.enclosure().usable().await {
-            Ok(_usable) => ("namespaces", ""),
+            Ok(found) => ("namespaces", found.gap.as_deref().unwrap_or_default()),
             Err(why) => ("none", why),
         };
         v1::get_overview_response::Executor {

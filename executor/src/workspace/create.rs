@@ -69,8 +69,11 @@ impl Workspaces {
             return Ok(known);
         }
         let id = WorkspaceId::generate()?;
-        let own_root = new.sandbox.is_some() && self.enclosure.usable().await.is_ok();
-        let paths = if own_root { Paths::of_sandbox } else { Paths::new }(&self.root.workspaces, &id);
+        let enclosed = if new.sandbox.is_some() { self.enclosure.usable().await.ok() } else { None };
+        let paths = match enclosed {
+            Some(found) => self.enclosure.paths(found, &id),
+            None => Paths::new(&self.root.workspaces, &id),
+        };
         let workspace = Workspace {
             seq: 0,
             name: new.name,
@@ -83,7 +86,7 @@ impl Workspaces {
             env: new.env,
             notes: Vec::new(),
             sandbox: new.sandbox.is_some(),
-            seen: if own_root { Paths::seen_in_sandbox() } else { paths.clone() },
+            seen: if enclosed.is_some() { Paths::seen_in_sandbox() } else { paths.clone() },
             paths,
             id: id.clone(),
         };
@@ -109,7 +112,7 @@ impl Workspaces {
     ) {
         let begun = async {
             workspace.seq = self.insert(&workspace).await?;
-            match self.begin(&workspace) {
+            match self.begin(&workspace).await {
                 Ok(entry) => Ok(entry),
                 Err(error) => {
                     self.forget(&workspace).await;
@@ -133,8 +136,13 @@ impl Workspaces {
     }
 
     /// Makes the directories and takes the workspace up as one that is being made.
-    fn begin(&self, workspace: &Workspace) -> Result<Arc<Entry>> {
-        self.make_directories(&workspace.paths)?;
+    async fn begin(&self, workspace: &Workspace) -> Result<Arc<Entry>> {
+        match self.enclosure.usable().await {
+            Ok(found) if workspace.has_own_root() => {
+                self.enclosure.make_directories(found, &workspace.paths)?;
+            }
+            _ => self.make_directories(&workspace.paths)?,
+        }
         self.adopt(workspace.clone())
     }
 
@@ -193,9 +201,10 @@ impl Workspaces {
         let abandoned = &entry.abandoned;
         if let Some(network) = network {
             match self.enclosure.usable().await {
-                Ok(_usable) => {
-                    let running = self.enclosure.start(workspace, network).await?;
-                    *entry.running() = Some(running);
+                Ok(found) => {
+                    let (running, root) = self.enclosure.start(workspace, network).await?;
+                    entry.runs(running, root);
+                    workspace.notes.extend(found.gap.clone());
                 }
                 Err(why) => workspace.notes.push(format!(
                     "no isolation: {why}. Commands run in a plain directory of the machine, with relative paths"

@@ -1,19 +1,20 @@
 //! What gives sandboxes a root of their own, where the machine allows that. It is found out once, by starting one.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::sync::OnceCell;
 
-use super::Workspace;
 use super::create::Network;
+use super::{Paths, Workspace};
 use crate::config::Config;
 use crate::data_root::DataRoot;
 use crate::error::{Error, Result};
+use crate::id::WorkspaceId;
 use crate::process::identity::Identity;
-use crate::process::sandbox::{Plan, Running, find_bubblewrap};
+use crate::process::sandbox::{Disk, Overlay, Plan, RootDirectory, Running, Users, find_bubblewrap};
 
 /// Name under which it is tried at the start, beside those of sandboxes.
 const TRIAL: &str = "trial";
@@ -28,8 +29,25 @@ pub struct Enclosure {
     search_path: Vec<PathBuf>,
     /// Whether sandboxes are to be plain directories, whatever the machine allows.
     refused: bool,
-    /// bubblewrap, or why it can't be used.
-    found: OnceCell<std::result::Result<PathBuf, String>>,
+    found: OnceCell<std::result::Result<Found, String>>,
+}
+
+/// What was found to work.
+#[derive(Debug, Clone)]
+pub struct Found {
+    bubblewrap: PathBuf,
+    form: Form,
+    /// What a sandbox can't do here, in a sentence; none where there is nothing.
+    pub gap: Option<String>,
+}
+
+/// What a sandbox sees of the machine's files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// An overlay over its system.
+    Overlay(Users),
+    /// Its root, to be read only, with its own home.
+    ReadOnly,
 }
 
 impl Enclosure {
@@ -49,77 +67,140 @@ impl Enclosure {
         Self { identity, root, hidden, search_path, refused, found: OnceCell::new() }
     }
 
-    /// The bubblewrap that it works with, or a sentence that says why it does not.
-    pub async fn usable(&self) -> std::result::Result<&Path, &str> {
-        let found = self.found.get_or_init(|| self.find()).await;
-        found.as_ref().map(PathBuf::as_path).map_err(String::as_str)
+    /// How it works here, or a sentence that says why it does not.
+    pub async fn usable(&self) -> std::result::Result<&Found, &str> {
+        self.found.get_or_init(|| self.find()).await.as_ref().map_err(String::as_str)
     }
 
-    async fn find(&self) -> std::result::Result<PathBuf, String> {
+    async fn find(&self) -> std::result::Result<Found, String> {
         if self.refused {
             return Err("RUNLET_ISOLATION is none".to_owned());
         }
         let bubblewrap = find_bubblewrap(&self.search_path).await?;
+        let (uid, gid) = (self.identity.uid, self.identity.gid);
+        let forms = if rustix::process::geteuid().is_root() {
+            [true, false].map(|many| Form::Overlay(Users::of_jobs(uid, gid, many))).to_vec()
+        } else {
+            vec![Form::ReadOnly]
+        };
+        let mut why = None;
+        for form in forms {
+            let gap = match (form, &why) {
+                (Form::ReadOnly, _) => Some(
+                    "sandboxes can't change the machine's system, as by installing packages: the executor is not root"
+                        .to_owned(),
+                ),
+                (Form::Overlay(_), Some(why)) => {
+                    Some(format!("packages of the system can't be installed in sandboxes: {why}"))
+                }
+                (Form::Overlay(_), None) => None,
+            };
+            let found = Found { bubblewrap: bubblewrap.clone(), form, gap };
+            match self.try_once(&found).await {
+                Ok(()) => return Ok(found),
+                Err(error) => why = Some(causes(&error)),
+            }
+        }
+        Err(why.unwrap_or_default())
+    }
+
+    async fn try_once(&self, found: &Found) -> Result<()> {
         let place = self.root.sandboxes.join(TRIAL);
-        let tried = self.try_once(&bubblewrap, &place).await.map_err(|error| error.to_string());
+        let paths = match found.form {
+            Form::Overlay(_) => Paths::of_overlay(&place),
+            Form::ReadOnly => Paths::beneath(&place),
+        };
+        let tried = async {
+            self.make_directories(found, &paths)?;
+            let plan = self.plan(found, &paths, TRIAL, Network::Loopback);
+            let (running, _root) = Running::start(&plan).await?;
+            running.end().await;
+            Ok(())
+        };
+        let tried = tried.await;
         let _removed = fs::remove_dir_all(&place);
-        tried.map(|()| bubblewrap)
+        tried
     }
 
-    async fn try_once(&self, bubblewrap: &Path, place: &Path) -> Result<()> {
-        let plan = self.plan(
-            bubblewrap,
-            place,
-            (&place.join("home"), &place.join("tmp")),
-            TRIAL,
-            Network::Loopback,
-        )?;
-        for path in [&plan.home, &plan.tmp] {
-            make(path)?;
+    /// The directories of a sandbox, which are not made by this.
+    pub(super) fn paths(&self, found: &Found, id: &WorkspaceId) -> Paths {
+        match found.form {
+            Form::Overlay(_) => Paths::of_overlay(&self.root.sandbox(id)),
+            Form::ReadOnly => Paths::beneath(&self.root.workspaces.join(id.as_str())),
         }
-        Running::start(&plan, &self.identity).await?.end().await;
-        Ok(())
     }
 
-    /// Starts the sandbox of a workspace whose directories are there.
-    pub(super) async fn start(&self, workspace: &Workspace, network: Network) -> Result<Running> {
-        let bubblewrap =
-            self.usable().await.map_err(|why| Error::internal("starting a sandbox", why.to_owned()))?;
-        let place = self.root.sandbox(&workspace.id);
-        let hostname = workspace.id.as_str().replace('_', "-");
-        let paths = (workspace.paths.home.as_path(), workspace.paths.tmp.as_path());
-        Running::start(&self.plan(bubblewrap, &place, paths, &hostname, network)?, &self.identity).await
-    }
-
-    fn plan(
+    /// Starts the sandbox of a workspace, and returns its root too.
+    pub(super) async fn start(
         &self,
-        bubblewrap: &Path,
-        place: &Path,
-        (home, tmp): (&Path, &Path),
-        hostname: &str,
+        workspace: &Workspace,
         network: Network,
-    ) -> Result<Plan> {
-        let (upper, scratch) = (place.join("upper"), place.join("scratch"));
-        for path in [place, &upper, &scratch] {
-            make(path)?;
+    ) -> Result<(Running, RootDirectory)> {
+        let found = self.usable().await;
+        let found = found.map_err(|why| Error::internal("starting a sandbox", why.to_owned()))?;
+        let hostname = workspace.id.as_str().replace('_', "-");
+        Running::start(&self.plan(found, &workspace.paths, &hostname, network)).await
+    }
+
+    /// Makes the directories of a sandbox, as far as they are missing.
+    pub(super) fn make_directories(&self, found: &Found, paths: &Paths) -> Result<()> {
+        make(&paths.root, 0o700, None)?;
+        match found.form {
+            Form::Overlay(users) => {
+                // The upper directory is the root that the sandbox sees; nobody else's files lie in it.
+                let root = users.many.then_some(users);
+                let upper = paths.root.join(UPPER);
+                make(&upper, 0o755, root)?;
+                make(&upper.join("home"), 0o755, root)?;
+                make(&paths.home, 0o755, Some(users))?;
+                make(&paths.tmp, 0o1777, Some(users))?;
+                make(&paths.root.join(SCRATCH), 0o700, None)
+            }
+            Form::ReadOnly => {
+                make(&paths.home, 0o755, None)?;
+                make(&paths.tmp, 0o1777, None)
+            }
         }
-        Ok(Plan {
-            bubblewrap: bubblewrap.to_owned(),
-            upper,
-            scratch,
-            home: home.to_owned(),
-            tmp: tmp.to_owned(),
+    }
+
+    fn plan(&self, found: &Found, paths: &Paths, hostname: &str, network: Network) -> Plan {
+        let disk = match found.form {
+            Form::Overlay(users) => {
+                let (upper, scratch) = (paths.root.join(UPPER), paths.root.join(SCRATCH));
+                Disk::Overlay(Overlay { layers: Vec::new(), upper, scratch, users })
+            }
+            Form::ReadOnly => Disk::ReadOnly { home: paths.home.clone(), tmp: paths.tmp.clone() },
+        };
+        Plan {
+            bubblewrap: found.bubblewrap.clone(),
+            disk,
             hidden: std::iter::once(self.root.path.clone()).chain(self.hidden.iter().cloned()).collect(),
             hostname: hostname.to_owned(),
             network: network == Network::Machine,
-            outside: self.identity.switch.then_some((self.identity.uid, self.identity.gid)),
-        })
+        }
     }
 }
 
-fn make(path: &Path) -> Result<()> {
+/// Directory of an overlay that has what the sandbox changed.
+pub(super) const UPPER: &str = "upper";
+
+/// The kernel's own beside it.
+const SCRATCH: &str = "scratch";
+
+fn make(path: &Path, mode: u32, owner: Option<Users>) -> Result<()> {
     let failed = |error: std::io::Error| Error::internal(format!("making {}", path.display()), error);
     fs::create_dir_all(path).map_err(failed)?;
-    // The upper directory is the root that the sandbox sees.
-    fs::set_permissions(path, Permissions::from_mode(0o755)).map_err(failed)
+    fs::set_permissions(path, Permissions::from_mode(mode)).map_err(failed)?;
+    match owner {
+        Some(Users { uid, gid, .. }) => chown(path, Some(uid), Some(gid)).map_err(failed),
+        None => Ok(()),
+    }
+}
+
+/// An error with its causes, as one line.
+fn causes(error: &Error) -> String {
+    let first: &dyn std::error::Error = error;
+    let all: Vec<String> =
+        std::iter::successors(Some(first), |error| error.source()).map(ToString::to_string).collect();
+    all.join(": ")
 }

@@ -29,13 +29,14 @@ use crate::error::{Error, Result};
 use crate::file::Root;
 use crate::id::WorkspaceId;
 use crate::process::identity::Identity;
-use crate::process::sandbox::{self, Running};
+use crate::process::sandbox::{self, RootDirectory, Running};
 use crate::process::spawn::Spawner;
 use crate::process::workers::Workers;
 use crate::store::Store;
 
-/// What file tools reach of a sandbox, without the slash that [`sandbox::HOME`] and [`sandbox::TMP`] begin with.
-const SHARED: [&str; 2] = ["home/user", "tmp"];
+/// [`sandbox::HOME`] and [`sandbox::TMP`] beneath a sandbox's root.
+const HOME_BENEATH: &str = "home/user";
+const TMP_BENEATH: &str = "tmp";
 
 /// A workspace as it is at one time.
 #[derive(Debug, Clone)]
@@ -128,11 +129,16 @@ impl Paths {
         }
     }
 
-    /// Those of a sandbox, where jobs have a root of their own.
-    fn of_sandbox(workspaces: &Path, id: &WorkspaceId) -> Self {
-        let root = workspaces.join(id.as_str());
-        let [home, tmp] = SHARED.map(|part| root.join(part));
-        Self { work: home.clone(), home, tmp, venv: root.join("venv"), root }
+    /// Those of a sandbox whose jobs see them at other places of a root of their own.
+    fn beneath(root: &Path) -> Self {
+        let home = root.join(HOME_BENEATH);
+        let (tmp, venv) = (root.join(TMP_BENEATH), root.join("venv"));
+        Self { work: home.clone(), home, tmp, venv, root: root.to_owned() }
+    }
+
+    /// Those of a sandbox with an overlay, which is kept in `place`.
+    fn of_overlay(place: &Path) -> Self {
+        Self { root: place.to_owned(), ..Self::beneath(&place.join(enclosure::UPPER)) }
     }
 
     /// What its jobs see of them.
@@ -168,7 +174,8 @@ pub struct Workspaces {
 #[derive(Debug)]
 struct Entry {
     workspace: Mutex<Arc<Workspace>>,
-    root: Arc<Root>,
+    /// Its files: of a sandbox that has a root of its own, those that its processes see, as soon as it runs.
+    root: Mutex<Arc<Root>>,
     /// Held for reading while something starts in the workspace or touches its files, for writing when it is closed
     /// for good. It is held across awaits: that is its purpose.
     gate: Arc<tokio::sync::RwLock<()>>,
@@ -285,15 +292,11 @@ impl Workspaces {
 
     fn adopt(&self, workspace: Workspace) -> Result<Arc<Entry>> {
         let directory = open_directory(&workspace.paths.root)?;
-        let root = if workspace.has_own_root() {
-            Root::of_sandbox(directory, &SHARED)
-        } else {
-            Root::new(directory, &workspace.paths.root)
-        };
+        let root = Root::new(directory, &workspace.paths.root);
         let id = workspace.id.clone();
         let entry = Arc::new(Entry {
             workspace: Mutex::new(Arc::new(workspace)),
-            root: Arc::new(root),
+            root: Mutex::new(Arc::new(root)),
             gate: Arc::default(),
             abandoned: self.stopping.child_token(),
             running: Mutex::default(),
@@ -335,7 +338,7 @@ impl Workspaces {
         }
         let closing = entry.abandoned.clone();
         let spawner = entry.own_spawner().unwrap_or_else(|| Arc::clone(&self.spawner));
-        Ok(Lease { workspace, root: Arc::clone(&entry.root), spawner, closing, _gate: gate })
+        Ok(Lease { workspace, root: entry.root(), spawner, closing, _gate: gate })
     }
 
     /// Closes a workspace for good: once this returns nothing starts in it any more.
@@ -365,11 +368,7 @@ impl Workspaces {
 
     /// Removes what is on the disk; returns the bytes freed.
     async fn remove_files(&self, workspace: &Workspace) -> Result<u64> {
-        let mut bytes = removal::remove(&self.root.trash, &workspace.paths.root).await?;
-        if workspace.sandbox {
-            bytes += removal::remove(&self.root.trash, &self.root.sandbox(&workspace.id)).await?;
-        }
-        Ok(bytes)
+        removal::remove(&self.root.trash, &workspace.paths.root).await
     }
 
     /// What gives sandboxes a root of their own.
@@ -435,6 +434,17 @@ impl Entry {
     /// What starts processes in it, if it has a root of its own.
     fn own_spawner(&self) -> Option<Arc<Spawner>> {
         self.running().as_ref().map(|running| Arc::clone(&running.spawner))
+    }
+
+    fn root(&self) -> Arc<Root> {
+        Arc::clone(&self.root.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes up a sandbox with a root of its own that runs.
+    fn runs(&self, running: Running, root: RootDirectory) {
+        let root = Arc::new(Root::of_sandbox(root, HOME_BENEATH));
+        *self.root.lock().unwrap_or_else(PoisonError::into_inner) = root;
+        *self.running() = Some(running);
     }
 
     /// Ends all processes of a sandbox that has a root of its own.

@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::fs::{self, Permissions};
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -10,17 +11,21 @@ use std::process::Command;
 
 use rustix::mount::{MountFlags, mount, mount_bind};
 
-use super::{HOME, Plan, TMP};
+use super::{Disk, HOME, Overlay, Plan, TMP, cover, users};
 use crate::error::{Error, Result};
 use crate::process::veil::enter_mount_namespace;
 
 /// Directories one of which is covered, in this process's mount namespace alone, to lay things out there.
 const BENCHES: [&str; 4] = ["/mnt", "/media", "/srv", "/run"];
 
+/// Nothing that a sandbox makes is to be a device, or to run with the rights of who owns it.
+const FLAGS: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
+
 /// What the sandbox is to see as it is outside, though it may be mounted into a container, or a link into `/run`.
 const KEPT: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 
-/// Covered in every sandbox: the machine's devices and groups of processes, what was started since boot, people's homes.
+/// Covered where the sandbox sees the machine's root: its devices and groups of processes, what was started since boot,
+/// people's homes.
 const COVERED: [&str; 3] = ["/sys", "/run", "/home"];
 
 /// The executor's program, as the sandbox sees it.
@@ -29,13 +34,30 @@ const INIT: &str = "/run/runlet/init";
 /// Search path of process 1 of the sandbox; the variables of jobs are made for each.
 const SEARCH_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Where things lie outside.
-struct Layout {
-    /// An overlay over the machine's root; none where that is shown as it is, to be read only.
-    overlay: Option<PathBuf>,
+/// What root inside may do beyond its own files where there are more users: what installing packages and becoming one of
+/// those users takes, and nothing that mounts, loads or configures.
+const CAPABILITIES: [&str; 11] = [
+    "CAP_CHOWN",
+    "CAP_DAC_OVERRIDE",
+    "CAP_FOWNER",
+    "CAP_FSETID",
+    "CAP_KILL",
+    "CAP_NET_BIND_SERVICE",
+    "CAP_SETFCAP",
+    "CAP_SETGID",
+    "CAP_SETPCAP",
+    "CAP_SETUID",
+    "CAP_SYS_CHROOT",
+];
+
+/// What is laid out for bubblewrap.
+struct Bench {
+    /// The directory that it lies in.
+    place: &'static Path,
+    /// The overlay.
+    root: PathBuf,
+    /// This program.
     init: PathBuf,
-    home: PathBuf,
-    tmp: PathBuf,
 }
 
 /// Turns this process, which has one thread, into bubblewrap with the sandbox below it. Returns only why it can't.
@@ -43,80 +65,147 @@ pub fn enter(plan: &str) -> Result<()> {
     let failed = |what: &str, error: io::Error| Error::internal(format!("starting a sandbox: {what}"), error);
     let plan: Plan = serde_json::from_str(plan).map_err(|error| failed("reading its plan", error.into()))?;
     let program = std::env::current_exe().map_err(|error| failed("finding the executor's program", error))?;
-    let layout = match plan.outside {
-        Some((user, group)) => {
+    let mut bubblewrap = match &plan.disk {
+        Disk::Overlay(overlay) => {
+            let namespace = overlay.users.many.then(|| overlay.users.namespace()).transpose();
+            let namespace = namespace.map_err(|error| failed("mapping its users", error))?;
             enter_mount_namespace(false).map_err(|error| failed("entering a mount namespace", error))?;
-            let layout = lay_out(&plan, &program).map_err(|error| failed("mounting its root", error))?;
-            become_user(user, group).map_err(|error| failed("becoming the jobs' user", error))?;
-            layout
+            let bench = lay_out(&plan, overlay, &program, namespace.as_ref())
+                .map_err(|error| failed("mounting its root", error))?;
+            overlay.users.become_root().map_err(|error| failed("becoming the jobs' user", error))?;
+            on_overlay(&plan, &bench, namespace)
+                .map_err(|error| failed("looking at the machine's root", error))?
         }
-        // Another user's root can't be changed even in an overlay, so that there is no use for one.
-        None => Layout { overlay: None, init: program, home: plan.home.clone(), tmp: plan.tmp.clone() },
+        Disk::ReadOnly { home, tmp } => on_machine(&plan, &program, home, tmp),
     };
-    Err(failed("running bubblewrap", bubblewrap(&plan, &layout).exec()))
+    bubblewrap.args(["--chdir", "/", "--", INIT, "--sandbox-init"]);
+    Err(failed("running bubblewrap", bubblewrap.exec()))
 }
 
-/// The only place that decides what bubblewrap is told.
-fn bubblewrap(plan: &Plan, layout: &Layout) -> Command {
+/// bubblewrap for a sandbox with a system of its own.
+fn on_overlay(plan: &Plan, bench: &Bench, namespace: Option<OwnedFd>) -> io::Result<Command> {
+    let mut command = bubblewrap(plan);
+    match namespace {
+        None => drop(command.args(["--unshare-user", "--uid", "0", "--gid", "0"])),
+        Some(namespace) => {
+            rustix::io::fcntl_setfd(&namespace, rustix::io::FdFlags::empty())?;
+            command.arg("--userns").arg(namespace.as_raw_fd().to_string());
+            command.args(CAPABILITIES.iter().flat_map(|capability| ["--cap-add", capability]));
+            // bubblewrap is to find it open, in this process or the next.
+            std::mem::forget(namespace);
+        }
+    }
+    command.arg("--bind").arg(&bench.root).arg("/").args(["--proc", "/proc", "--dev", "/dev"]);
+    let shown = cover::shown_as_they_are()?;
+    let shown: Vec<&PathBuf> = shown.iter().filter(|path| *path != bench.place).collect();
+    for path in &shown {
+        command.arg("--ro-bind").arg(path).arg(path);
+    }
+    let is_there = |hidden: &&PathBuf| {
+        let is_shown = shown.iter().any(|path| hidden.starts_with(path));
+        if is_shown { hidden.is_dir() } else { bench.root.join(relative(hidden)).is_dir() }
+    };
+    empty(&mut command, plan.hidden.iter().filter(is_there).map(PathBuf::as_path));
+    empty(&mut command, ["/sys", "/run"].iter().map(Path::new));
+    furnish(&mut command, &bench.init);
+    Ok(command)
+}
+
+/// bubblewrap for a sandbox that sees the machine's root.
+fn on_machine(plan: &Plan, program: &Path, home: &Path, tmp: &Path) -> Command {
+    let mut command = bubblewrap(plan);
+    command.args(["--unshare-user", "--uid", "0", "--gid", "0"]);
+    command.args(["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]);
+    empty(&mut command, plan.hidden.iter().map(PathBuf::as_path).filter(|path| path.is_dir()));
+    empty(&mut command, COVERED.iter().map(Path::new));
+    command.arg("--bind").arg(home).arg(HOME).arg("--bind").arg(tmp).arg(TMP);
+    furnish(&mut command, program);
+    command
+}
+
+/// bubblewrap with what it is told of every sandbox.
+fn bubblewrap(plan: &Plan) -> Command {
     let mut command = Command::new(&plan.bubblewrap);
     command.env_clear().env("PATH", SEARCH_PATH);
-    command.args(["--unshare-user", "--uid", "0", "--gid", "0"]);
     command.args(["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]);
     if !plan.network {
         command.arg("--unshare-net");
     }
     // No terminal of the executor's to type into; process 1 is ours, and can be neither killed nor stopped from inside.
     command.args(["--new-session", "--as-pid-1", "--hostname", &plan.hostname]);
-    let root = match &layout.overlay {
-        Some(overlay) => {
-            command.arg("--bind").arg(overlay);
-            overlay
-        }
-        None => {
-            command.args(["--ro-bind", "/"]);
-            Path::new("/")
-        }
-    };
-    command.arg("/").args(["--proc", "/proc", "--dev", "/dev"]);
-    let hidden = plan.hidden.iter().map(PathBuf::as_path).filter(|path| root.join(relative(path)).is_dir());
-    for covered in hidden.chain(COVERED.iter().map(Path::new)) {
-        command.arg("--tmpfs").arg(covered);
-    }
-    for (how, outside, inside) in
-        [("--ro-bind", &layout.init, INIT), ("--bind", &layout.home, HOME), ("--bind", &layout.tmp, TMP)]
-    {
-        command.arg(how).arg(outside).arg(inside);
-    }
-    for kept in KEPT.iter().filter_map(|name| kept(Path::new(name))) {
-        command.arg("--ro-bind-try").arg(&kept).arg(&kept);
-    }
-    command.args(["--chdir", "/", "--", INIT, "--sandbox-init"]);
     command
 }
 
-/// Mounts the overlay, and puts everything else where the jobs' user may pass.
-fn lay_out(plan: &Plan, program: &Path) -> io::Result<Layout> {
-    let needed = [&plan.bubblewrap, &plan.upper, &plan.scratch, &plan.home, &plan.tmp];
+fn empty<'a>(command: &mut Command, directories: impl Iterator<Item = &'a Path>) {
+    for directory in directories {
+        command.arg("--tmpfs").arg(directory);
+    }
+}
+
+/// The last mounts, upon all others.
+fn furnish(command: &mut Command, init: &Path) {
+    command.arg("--ro-bind").arg(init).arg(INIT);
+    for kept in KEPT.iter().filter_map(|name| kept(Path::new(name))) {
+        command.arg("--ro-bind-try").arg(&kept).arg(&kept);
+    }
+}
+
+/// Mounts the overlay, and puts this program where the jobs' user may pass.
+fn lay_out(plan: &Plan, overlay: &Overlay, program: &Path, namespace: Option<&OwnedFd>) -> io::Result<Bench> {
+    let needed: Vec<&PathBuf> =
+        [&plan.bubblewrap, &overlay.upper, &overlay.scratch].into_iter().chain(&overlay.layers).collect();
     let is_free = |bench: &&Path| bench.is_dir() && !needed.iter().any(|path| path.starts_with(bench));
-    let bench = BENCHES.iter().map(Path::new).find(is_free);
-    let bench = bench.ok_or_else(|| io::Error::other(format!("none of {BENCHES:?} can be covered")))?;
-    let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    mount("runlet-sandbox", bench, "tmpfs", flags, c"mode=755")?;
-    let [overlay, init, home, tmp] = ["root", "init", "home", "tmp"].map(|name| bench.join(name));
-    for directory in [&overlay, &home, &tmp] {
+    let place = BENCHES.into_iter().map(Path::new).find(is_free);
+    let place = place.ok_or_else(|| io::Error::other(format!("none of {BENCHES:?} can be covered")))?;
+    mount("runlet-sandbox", place, "tmpfs", FLAGS, c"mode=755")?;
+    let bench = Bench { place, root: place.join("root"), init: place.join("init") };
+    fs::create_dir(&bench.root)?;
+    let machine = lower_machine(overlay, place, namespace)?;
+    let mut lower = stack(overlay, place)?;
+    lower.extend(machine);
+    let changes = format!(",upperdir={},workdir={}", escaped(&overlay.upper), escaped(&overlay.scratch));
+    mount_overlay(&lower, &changes, &bench.root)?;
+    put_program(program, &bench.init)?;
+    Ok(bench)
+}
+
+/// The machine's files as the sandbox may see them, the uppermost layer first.
+fn lower_machine(overlay: &Overlay, bench: &Path, namespace: Option<&OwnedFd>) -> io::Result<Vec<PathBuf>> {
+    let [covered, cover, machine] = ["covered", "cover", "machine"].map(|name| bench.join(name));
+    for directory in [&covered, &cover, &machine] {
         fs::create_dir(directory)?;
     }
-    let options = [("lowerdir", Path::new("/")), ("upperdir", &plan.upper), ("workdir", &plan.scratch)]
-        .map(|(name, path)| format!("{name}={}", escaped(path)));
-    let options = CString::new(options.join(","))?;
-    mount("runlet-sandbox", &overlay, "overlay", flags, &*options)?;
-    for covered in COVERED.iter().chain([&TMP]) {
-        fs::create_dir_all(overlay.join(relative(Path::new(covered))))?;
+    cover::draw(&cover, overlay.users)?;
+    match namespace {
+        Some(namespace) => users::mount_mapped(Path::new("/"), &machine, namespace)?,
+        None => mount_bind("/", &machine)?,
     }
-    mount_bind(&plan.home, &home)?;
-    mount_bind(&plan.tmp, &tmp)?;
-    put_program(program, &init)?;
-    Ok(Layout { overlay: Some(overlay), init, home, tmp })
+    let layers = vec![cover, machine];
+    // The kernel refuses a layer that lies within another one (ELOOP), so that the machine's are one by themselves. It
+    // refuses as well an overlay on an overlay on an overlay, as the machine's root may be; its disk is another one then.
+    if fs::metadata(&overlay.upper)?.dev() == fs::metadata("/")?.dev() {
+        mount_overlay(&layers, "", &covered)?;
+        return Ok(vec![covered]);
+    }
+    Ok(layers)
+}
+
+/// What other sandboxes left, the uppermost first. Each gets a short name: the kernel takes a page of options.
+fn stack(overlay: &Overlay, bench: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut stacked = Vec::new();
+    for (number, layer) in overlay.layers.iter().enumerate().rev() {
+        let name = bench.join(number.to_string());
+        fs::create_dir(&name)?;
+        mount_bind(layer, &name)?;
+        stacked.push(name);
+    }
+    Ok(stacked)
+}
+
+fn mount_overlay(lower: &[PathBuf], changes: &str, to: &Path) -> io::Result<()> {
+    let lower: Vec<String> = lower.iter().map(|path| escaped(path)).collect();
+    let options = CString::new(format!("lowerdir={}{changes}", lower.join(":")))?;
+    Ok(mount("runlet-sandbox", to, "overlay", FLAGS, &*options)?)
 }
 
 /// Puts this program there; as a copy where an update has replaced the file that it was started from.
@@ -153,14 +242,6 @@ fn escaped(path: &Path) -> String {
         text.push(char);
     }
     text
-}
-
-fn become_user(user: u32, group: u32) -> io::Result<()> {
-    use rustix::process::{Gid, Uid};
-    let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
-    rustix::thread::set_thread_groups(&[])?;
-    rustix::thread::set_thread_res_gid(group, group, group)?;
-    Ok(rustix::thread::set_thread_res_uid(user, user, user)?)
 }
 
 #[cfg(test)]

@@ -8,8 +8,10 @@
 //! Everything that is mounted lives in a mount namespace, which goes with its last process; everything else ends with
 //! process 1, which ends when the executor closes its end of the socket.
 
+mod cover;
 mod enter;
 mod inside;
+mod users;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,7 +28,6 @@ use tokio::process::{Child, Command};
 pub use enter::enter;
 pub use inside::serve;
 
-use super::identity::Identity;
 use super::spawn::Spawner;
 use crate::error::{Error, Result};
 
@@ -53,22 +54,63 @@ pub const TMP: &str = "/tmp";
 pub struct Plan {
     /// bubblewrap.
     pub bubblewrap: PathBuf,
-    /// What processes change of the machine's files is put here. A directory on a disk, of the executor's own.
-    pub upper: PathBuf,
-    /// Beside it, for the kernel's own use.
-    pub scratch: PathBuf,
-    /// What becomes [`HOME`]; it belongs to the jobs' user.
-    pub home: PathBuf,
-    /// What becomes [`TMP`].
-    pub tmp: PathBuf,
+    /// What it sees of the machine's files.
+    pub disk: Disk,
     /// Directories of the machine that are empty for the sandbox.
     pub hidden: Vec<PathBuf>,
     /// Name of the machine, as the sandbox sees it.
     pub hostname: String,
     /// Whether there is more network than the loopback.
     pub network: bool,
-    /// User and group that the sandbox's root is outside, where the executor may switch users.
-    pub outside: Option<(u32, u32)>,
+}
+
+impl Plan {
+    /// Who is root inside, if that is another user than that of this process.
+    const fn owner(&self) -> Option<Users> {
+        match &self.disk {
+            Disk::Overlay(overlay) => Some(overlay.users),
+            Disk::ReadOnly { .. } => None,
+        }
+    }
+}
+
+/// What a sandbox sees of the machine's files.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Disk {
+    /// The machine's system, which it may change: an overlay keeps what it does. For an executor that may mount.
+    Overlay(Overlay),
+    /// The machine's root as it is, to be read only. Another user's root can't be changed even in an overlay.
+    ReadOnly {
+        /// What becomes [`HOME`]; it belongs to the jobs' user.
+        home: PathBuf,
+        /// What becomes [`TMP`].
+        tmp: PathBuf,
+    },
+}
+
+/// Directories of an overlay, of the executor's own.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Overlay {
+    /// What other sandboxes left, over the machine's files; the last one lies uppermost.
+    pub layers: Vec<PathBuf>,
+    /// What processes change is put here. A directory on a disk.
+    pub upper: PathBuf,
+    /// Beside it, for the kernel's own use.
+    pub scratch: PathBuf,
+    /// What users the sandbox has.
+    pub users: Users,
+}
+
+/// Who the users of a sandbox are outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Users {
+    /// User that is root inside.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// Whether there are more users, whom nobody is outside, and root owns what belongs to root outside: system packages can
+    /// be installed. It takes a file system whose owners the kernel can map.
+    pub many: bool,
 }
 
 /// A sandbox that runs.
@@ -78,6 +120,9 @@ pub struct Running {
     pub spawner: Arc<Spawner>,
     monitor: Child,
 }
+
+/// The root of a sandbox as its processes see it, opened with `O_PATH`.
+pub type RootDirectory = OwnedFd;
 
 /// The bubblewrap that is found in `directories`, or why it can't be used.
 pub async fn find_bubblewrap(directories: &[PathBuf]) -> std::result::Result<PathBuf, String> {
@@ -102,7 +147,7 @@ pub async fn find_bubblewrap(directories: &[PathBuf]) -> std::result::Result<Pat
 
 impl Running {
     /// Starts a sandbox. Its directories must be there.
-    pub async fn start(plan: &Plan, identity: &Identity) -> Result<Self> {
+    pub async fn start(plan: &Plan) -> Result<(Self, RootDirectory)> {
         let failed = |error: io::Error| Error::internal("starting a sandbox", error);
         let (own, its) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(|error| failed(error.into()))?;
@@ -117,9 +162,18 @@ impl Running {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(failed)?;
-        let spawner = Spawner::inside(own, plan.outside.is_some().then_some(identity))?;
+        let spawner = Spawner::inside(own, plan.owner())?;
         match tokio::time::timeout(START_LIMIT, spawner.greeted()).await {
-            Ok(true) => Ok(Self { spawner: Arc::new(spawner), monitor }),
+            Ok(true) => {
+                let running = Self { spawner: Arc::new(spawner), monitor };
+                match running.root() {
+                    Ok(root) => Ok((running, root)),
+                    Err(error) => {
+                        running.end().await;
+                        Err(failed(error))
+                    }
+                }
+            }
             outcome => {
                 drop(spawner);
                 let mut complaint = Vec::new();
@@ -136,6 +190,18 @@ impl Running {
                 Err(failed(io::Error::other(why)))
             }
         }
+    }
+
+    fn root(&self) -> io::Result<RootDirectory> {
+        use rustix::fs::{Mode, OFlags};
+        let first = self.process_1().ok_or_else(|| io::Error::other("its process 1 is gone"))?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(rustix::fs::open(format!("/proc/{first}/root"), flags, Mode::empty())?)
+    }
+
+    /// Process 1 of the sandbox, as its number is outside: the only child of bubblewrap's process there.
+    fn process_1(&self) -> Option<i32> {
+        super::tree::children(self.monitor.id()?).into_iter().next()
     }
 
     /// Ends all its processes. When this returns none is left, nor anything mounted for it.
