@@ -1,9 +1,12 @@
 //! Settings: read once from flags and the environment, then passed down.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
 
 use clap::Parser;
+
+use crate::process::cgroup::{Group, Limits, Memory, Quotas};
 
 /// Owns the processes, terminals, files and records of one data root, and serves gateways over gRPC.
 #[derive(Debug, Clone, Parser)]
@@ -30,6 +33,35 @@ pub struct Config {
     /// `namespaces` the executor does not start where they can't.
     #[arg(long, env = "RUNLET_ISOLATION", default_value = "auto", value_parser = ["auto", "none", "namespaces"])]
     pub isolation: String,
+
+    /// Bytes of memory that all jobs, terminals and sandboxes together leave to the rest of the machine, which is an eighth of
+    /// it at most.
+    #[arg(long, env = "RUNLET_FREE_MEMORY_BYTES", default_value_t = 256 << 20)]
+    pub free_memory_bytes: u64,
+
+    /// Bytes of memory that one job or terminal may use. Default: what the others leave.
+    #[arg(long, env = "RUNLET_JOB_MEMORY_BYTES")]
+    pub job_memory_bytes: Option<u64>,
+
+    /// Processors that one job or terminal may use, such as `1.5`. Default: all.
+    #[arg(long, env = "RUNLET_JOB_CPUS", value_parser = processors)]
+    pub job_cpus: Option<f64>,
+
+    /// Processes and threads that one job or terminal may have.
+    #[arg(long, env = "RUNLET_JOB_PROCESSES", default_value_t = 8192)]
+    pub job_processes: u64,
+
+    /// Bytes of memory that one sandbox may use. Default: half of the machine's.
+    #[arg(long, env = "RUNLET_SANDBOX_MEMORY_BYTES")]
+    pub sandbox_memory_bytes: Option<u64>,
+
+    /// Processors that one sandbox may use, such as `1.5`. Default: all.
+    #[arg(long, env = "RUNLET_SANDBOX_CPUS", value_parser = processors)]
+    pub sandbox_cpus: Option<f64>,
+
+    /// Processes and threads that one sandbox may have.
+    #[arg(long, env = "RUNLET_SANDBOX_PROCESSES", default_value_t = 4096)]
+    pub sandbox_processes: u64,
 
     /// Jobs and terminals that may live at once.
     #[arg(long, env = "RUNLET_MAX_JOBS", default_value_t = 256)]
@@ -130,7 +162,37 @@ pub struct Config {
     pub no_proxy: Option<String>,
 }
 
+fn processors(text: &str) -> Result<f64, String> {
+    // Less than a hundredth is more than the kernel can count off.
+    match text.parse::<f64>() {
+        Ok(number) if (0.01..=100_000.0).contains(&number) => Ok(number),
+        _ => Err("expected a number of processors from 0.01 on, such as 1.5".to_owned()),
+    }
+}
+
 impl Config {
+    /// What processes may use. A control group named after the data root is made for that, where one can be.
+    pub fn quotas(&self, root: &Path) -> Quotas {
+        let machine = Memory::find().limit().bytes;
+        let left = self.free_memory_bytes.min(machine / 8);
+        let all = Limits { memory_bytes: Some(machine - left), ..Limits::default() };
+        let mut hasher = std::hash::DefaultHasher::new();
+        root.hash(&mut hasher);
+        Quotas {
+            group: Group::of_executor(&format!("runlet-{:016x}", hasher.finish()), &all),
+            job: Limits {
+                memory_bytes: self.job_memory_bytes,
+                cpus: self.job_cpus,
+                processes: Some(self.job_processes),
+            },
+            sandbox: Limits {
+                memory_bytes: Some(self.sandbox_memory_bytes.unwrap_or(machine / 2)),
+                cpus: self.sandbox_cpus,
+                processes: Some(self.sandbox_processes),
+            },
+        }
+    }
+
     /// Variables that git gets from the settings.
     pub fn git_env(&self) -> BTreeMap<String, String> {
         [

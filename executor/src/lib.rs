@@ -36,6 +36,7 @@ use config::Config;
 use data_root::DataRoot;
 use error::{Error, Result};
 use machine::Machine;
+use process::cgroup::Quotas;
 use process::identity::Identity;
 use process::lifetime;
 use process::spawner::{SpawnerHandle, fork_spawner};
@@ -55,14 +56,15 @@ pub fn run(config: Config) -> Result<()> {
         workspaces: root.workspaces.clone(),
         socket_directory: own_socket_directory(&config.socket, &root.path)?,
     };
-    let (spawner, drawn) = fork_spawner(&identity, &veil)?;
+    let quotas = Arc::new(config.quotas(&root.path));
+    let spawner = fork_spawner(&identity, &veil, &quotas)?;
     let spawner_pid = spawner.pid;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("runlet-executor")
         .build()
         .map_err(|error| Error::internal("starting the runtime", error))?;
-    let served = runtime.block_on(serve(config, root, identity, spawner, drawn));
+    let served = runtime.block_on(serve(config, root, identity, quotas, spawner));
     runtime.shutdown_timeout(Duration::from_secs(1));
     // The spawner's socket is closed now, so it ends what may be left and then itself.
     lifetime::await_own_spawner(spawner_pid);
@@ -87,25 +89,32 @@ pub fn probe_isolation(config: &Config) -> Result<(Drawn, Option<String>)> {
     let workspaces = root.join("workspaces");
     let failed = |error| Error::internal(format!("making the directory {}", workspaces.display()), error);
     std::fs::create_dir(&workspaces).map_err(failed)?;
-    let forked = fork_spawner(&identity, &Veil { root: root.clone(), workspaces, socket_directory: None });
-    let probed = forked.and_then(|(spawner, drawn)| {
-        let pid = spawner.pid;
+    let veil = Veil { root: root.clone(), workspaces, socket_directory: None };
+    let quotas = Arc::new(config.quotas(&root));
+    let probed = fork_spawner(&identity, &veil, &quotas).and_then(|spawner| {
+        let gap = probe_sandboxes(config, identity, Arc::clone(&quotas), &root);
+        let (pid, drawn) = (spawner.pid, spawner.drawn.clone());
         drop(spawner);
         lifetime::await_own_spawner(pid);
-        Ok((drawn, probe_sandboxes(config, identity, &root)?))
+        Ok((drawn, gap?))
     });
     let _removed = std::fs::remove_dir_all(&root);
     probed
 }
 
-fn probe_sandboxes(config: &Config, identity: Identity, root: &Path) -> Result<Option<String>> {
+fn probe_sandboxes(
+    config: &Config,
+    identity: Identity,
+    quotas: Arc<Quotas>,
+    root: &Path,
+) -> Result<Option<String>> {
     let root = Arc::new(DataRoot::open(root, identity.switch)?);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Error::internal("starting the runtime", error))?;
     let search_path = workspace::environment::search_path(&config.search_path, &identity);
-    let enclosure = workspace::Enclosure::of_machine(config, root, identity, search_path);
+    let enclosure = workspace::Enclosure::of_machine(config, root, identity, search_path, quotas);
     Ok(runtime.block_on(enclosure.usable()).err().map(str::to_owned))
 }
 
@@ -113,8 +122,8 @@ async fn serve(
     config: Config,
     root: Arc<DataRoot>,
     identity: Identity,
+    quotas: Arc<Quotas>,
     spawner: SpawnerHandle,
-    drawn: Drawn,
 ) -> Result<()> {
     let failed = |error: std::io::Error| Error::internal("listening for signals", error);
     let (mut terminate, mut interrupt) =
@@ -127,12 +136,12 @@ async fn serve(
         socket = %config.socket.display(),
         root = %root.path.display(),
         job_user = identity.name,
-        isolation = drawn.isolation,
-        gaps = ?drawn.gaps,
+        isolation = spawner.drawn.isolation,
+        gaps = ?spawner.drawn.gaps,
         "runlet-executor {} is ready",
         env!("CARGO_PKG_VERSION"),
     );
-    let machine = Arc::new(Machine::open(config, root, identity, spawner, drawn).await?);
+    let machine = Arc::new(Machine::open(config, root, identity, quotas, spawner).await?);
     machine.start_background();
     let (told, stop) = tokio::sync::oneshot::channel::<()>();
     let serving = tokio::spawn(rpc::serve(Arc::clone(&machine), listener, async {

@@ -19,6 +19,7 @@ use crate::image::Images;
 use crate::job::Jobs;
 use crate::output::Caps;
 use crate::process::capture::capture;
+use crate::process::cgroup::Quotas;
 use crate::process::identity::Identity;
 use crate::process::lifetime::open_files_limit;
 use crate::process::spawn::{Command, Spawner};
@@ -115,11 +116,12 @@ impl Machine {
         config: Config,
         root: Arc<DataRoot>,
         identity: Identity,
+        quotas: Arc<Quotas>,
         spawner: SpawnerHandle,
-        drawn: Drawn,
     ) -> Result<Self> {
         let after_crash = Store::was_left_open(&root.records);
         let store = Store::open(&root.records)?;
+        let drawn = spawner.drawn.clone();
         let spawner = Arc::new(Spawner::new(spawner)?);
         let workers = Workers::start(&identity)?;
         let search_path = environment::search_path(&config.search_path, &identity);
@@ -140,6 +142,7 @@ impl Machine {
                 Arc::clone(&root),
                 identity.clone(),
                 search_path.clone(),
+                Arc::clone(&quotas),
             ),
             tasks: tasks.clone(),
             stopping: stopping.clone(),
@@ -155,6 +158,7 @@ impl Machine {
         let resources = Resources {
             store: store.clone(),
             spawner: Arc::clone(&spawner),
+            memory: Arc::new(quotas.memory_of_jobs()),
             files: files.clone(),
             identity: identity.clone(),
             search_path: search_path.clone(),

@@ -9,6 +9,7 @@ use tokio_util::task::TaskTracker;
 use crate::error::{Error, Result};
 use crate::file::Files;
 use crate::output::Caps;
+use crate::process::cgroup::Memory;
 use crate::process::identity::Identity;
 use crate::process::spawn::Spawner;
 use crate::store::Store;
@@ -20,6 +21,8 @@ pub struct Resources {
     pub store: Store,
     /// Starts processes.
     pub spawner: Arc<Spawner>,
+    /// Where the kernel tells of want of memory of commands outside of sandboxes.
+    pub memory: Arc<Memory>,
     /// Opens the directories that commands start in.
     pub files: Files,
     /// Who commands run as.

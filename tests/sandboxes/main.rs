@@ -4,6 +4,7 @@
 mod apart;
 mod examples;
 mod life;
+mod limits;
 mod plain;
 mod runs;
 mod system;

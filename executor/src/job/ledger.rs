@@ -5,11 +5,11 @@ use std::sync::Arc;
 use time::OffsetDateTime;
 use tokio::sync::watch;
 
-use super::memory::Limit;
 use super::receipt::Count;
 use super::registry::Live;
 use super::{End, EndState, Leftover, LimitHit, Touched, record};
 use crate::file::Changes;
+use crate::process::cgroup::Limit;
 use crate::process::signal;
 use crate::process::spawn::{Ended, Exit, Usage};
 use crate::store::Store;

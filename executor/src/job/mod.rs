@@ -2,7 +2,6 @@
 //! writes its state; everybody else reads what the runner publishes, and the log on disk.
 
 mod ledger;
-mod memory;
 mod new;
 mod output;
 mod receipt;

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Touched;
-use super::memory::{Limit, Memory};
 use crate::file::{Base, Changes, Files, Presence, Root};
-use crate::process::spawn::{Ended, Exit};
+use crate::process::cgroup::{Limit, Memory};
+use crate::process::spawn::Ended;
+use crate::resources::Resources;
+use crate::workspace::Lease;
 
 /// What a look at few files may take of the time until a job's end is told. Longer ones go on after that.
 const EARLY: Duration = Duration::from_millis(2);
@@ -36,19 +38,22 @@ pub(super) type Counting = Pin<Box<dyn Future<Output = Count> + Send>>;
 
 impl Opening {
     /// Notes what is there before a job begins. One that runs in a named shell is covered by the shell's presence.
-    pub(super) async fn note(files: &Files, memory: &Arc<Memory>, root: &Arc<Root>, in_shell: bool) -> Self {
+    pub(super) async fn note(resources: &Resources, lease: &Lease, in_shell: bool) -> Self {
+        let (files, root) = (resources.files.clone(), Arc::clone(&lease.root));
+        let memory = Arc::clone(lease.memory.as_ref().unwrap_or(&resources.memory));
         let presence = (!in_shell).then(|| root.presence());
-        let base = files.base(root, u32::from(!in_shell)).await;
-        let (files, root, memory) = (files.clone(), Arc::clone(root), Arc::clone(memory));
+        let base = files.base(&root, u32::from(!in_shell)).await;
         let kills = memory.kills();
         Self { files, root, presence, base, memory, kills }
     }
 
-    /// The limit that made the kernel end the job, if that is what happened: it has ended something meanwhile, and the
-    /// job's program, or what that waited for, was killed by nobody else. `killed` says that the executor did.
-    pub(super) fn out_of_memory(&self, exit: Exit, killed: bool) -> Option<Limit> {
-        let by_kill = exit.shell_code() == 128 + libc::SIGKILL;
-        (by_kill && !killed && self.memory.kills() > self.kills).then(|| self.memory.limit())
+    /// The limit that made the kernel end something of the job, if that is what happened. Where the job has no count of its
+    /// own: the kernel has ended something meanwhile, and the job's program, or what that waited for, was killed by nobody
+    /// else. `killed` says that the executor did.
+    pub(super) fn out_of_memory(&self, ended: &Ended, killed: bool) -> Option<Limit> {
+        let by_kill = || ended.exit.shell_code() == 128 + libc::SIGKILL && !killed;
+        let happened = ended.out_of_memory.unwrap_or_else(|| by_kill() && self.memory.kills() > self.kills);
+        happened.then(|| self.memory.limit())
     }
 
     /// Begins to count what has changed by the end of the program. Where few files are to be looked at, the count is

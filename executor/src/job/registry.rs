@@ -9,7 +9,6 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::ledger::Progress;
-use super::memory::Memory;
 use super::runner::Cancel;
 use super::shell::Shells;
 use super::stdin::{Stdin, Written};
@@ -32,7 +31,6 @@ pub struct Jobs {
     pub(super) resources: Resources,
     pub(super) living: Arc<Living>,
     pub(super) shells: Arc<Shells>,
-    pub(super) memory: Arc<Memory>,
 }
 
 /// The living jobs by id.
@@ -113,12 +111,7 @@ impl Living {
 impl Jobs {
     /// Takes up the jobs on record. Those that ran when the last executor ended are lost: their processes went with it.
     pub async fn load(resources: Resources) -> Result<Self> {
-        let this = Self {
-            resources,
-            living: Arc::default(),
-            shells: Arc::default(),
-            memory: Arc::new(Memory::find()),
-        };
+        let this = Self { resources, living: Arc::default(), shells: Arc::default() };
         for row in this.resources.store.jobs_with_processes().await? {
             let Some(mut job) = record::from_row(row) else { continue };
             job.leftovers = 0;

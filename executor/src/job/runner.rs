@@ -94,7 +94,7 @@ impl Runner {
     /// What was printed before the end is there when the end is told.
     async fn end(&mut self, ended: Ended, ending: Ending) {
         self.drain();
-        let out_of_memory = self.opening.out_of_memory(ended.exit, ending.killed);
+        let out_of_memory = self.opening.out_of_memory(&ended, ending.killed);
         let count = match self.opening.count(&ended).await {
             Ok(count) => Some(count),
             Err(counting) => {

@@ -278,7 +278,7 @@ impl Owner {
         }
         // Whoever learns of the end may use the shell's name at once.
         *self.shell.running.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        let out_of_memory = opening.out_of_memory(ended.exit, ending.killed);
+        let out_of_memory = opening.out_of_memory(&ended, ending.killed);
         let (count, counting) = match opening.count(&ended).await {
             Ok(count) => (Some(count), None),
             Err(counting) => (None, Some(counting)),

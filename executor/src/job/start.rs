@@ -156,7 +156,7 @@ impl Jobs {
             claim.release();
             return self.not_started(&id, &new, Err(error), None).await;
         }
-        let opening = Opening::note(&self.resources.files, &self.memory, &lease.root, true).await;
+        let opening = Opening::note(&self.resources, lease, true).await;
         let task = shell::Task {
             opening,
             deadline: live.started_at + new.timeout,
@@ -199,7 +199,7 @@ impl Jobs {
             let mut command = Command::bash(&new.text(), env, cwd);
             command.stdin = new.stdin.is_some() || new.keep_stdin_open;
             command.separate_stderr = new.separate_stderr;
-            let opening = Opening::note(&self.resources.files, &self.memory, &lease.root, false).await;
+            let opening = Opening::note(&self.resources, lease, false).await;
             let (process, pipes) = lease.spawner.spawn(command).await?;
             Ok(Begun { process, pipes, opening })
         };

@@ -8,8 +8,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
-use rustix::process::{Gid, Signal, Uid};
+use rustix::process::{Gid, Signal, Uid, getpid};
 
+use super::cgroup::{Group, Limits, Memory};
 use super::child::{
     Program, Reaped, Stops, Surroundings, child_signals, drain, exit_now, reap, reset_signals,
 };
@@ -27,6 +28,21 @@ const SWEEP_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 pub(super) struct Common {
     pub identity: Identity,
     pub open_files: libc::rlimit,
+    /// Where each init has a group of its own, and what its job may use.
+    pub group: Option<(Group, Limits)>,
+}
+
+/// Name of the group of the init with this process id.
+pub(super) fn group_name(pid: i32) -> String {
+    format!("init-{pid}")
+}
+
+/// Enters a group of its own, and returns where the kernel tells of want of memory in it.
+fn enter_group(common: &Common) -> io::Result<Option<Memory>> {
+    let Some((group, limits)) = &common.group else { return Ok(None) };
+    let own = group.child(&group_name(getpid().as_raw_nonzero().get()), limits)?;
+    own.enter()?;
+    Ok(Some(own.memory()))
 }
 
 /// Runs one job after the other in this process, which was forked for that; never returns.
@@ -35,13 +51,14 @@ pub(super) fn run(control: &OwnedFd, common: &Common) -> ! {
     let _named = rustix::thread::set_name(c"runlet-init");
     let ready = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let Ok(signals) = ready.map_err(io::Error::from).and_then(|()| child_signals()) else { exit_now(1) };
+    let Ok(memory) = enter_group(common) else { exit_now(1) };
     // After all of them are blocked: this process itself wants none.
     reset_signals();
     let mut buffer = Vec::new();
     loop {
         match receive_request(control, &mut buffer) {
             Ok(Some((request, descriptors))) if !is_abandoned(control) => {
-                run_job(request, descriptors, common, control, signals.as_fd());
+                run_job(request, descriptors, common, memory.as_ref(), control, signals.as_fd());
             }
             // It waited until its executor had given it up, and must not begin.
             Ok(Some(_)) => {}
@@ -65,9 +82,12 @@ fn run_job(
     request: Request,
     descriptors: Descriptors<OwnedFd>,
     common: &Common,
+    memory: Option<&Memory>,
     control: BorrowedFd<'_>,
     signals: BorrowedFd<'_>,
 ) {
+    let kills = memory.and_then(Memory::kills);
+    let out_of_memory = || memory.map(|memory| memory.kills() > kills);
     let Descriptors { stdio, attachment } = descriptors;
     let started = start(request, &stdio, attachment.as_ref(), common);
     // The output ends when the last process of the job has closed it.
@@ -75,7 +95,7 @@ fn run_job(
     match started {
         Ok(program) => {
             report(control, Event::Started(Started { pid: program }));
-            let gone = supervise(program, control, signals);
+            let gone = supervise(program, out_of_memory, control, signals);
             report(control, Event::Gone(gone));
         }
         Err((stage, errno)) => report(control, Event::Failed(Failed { stage: stage as u32, errno })),
@@ -115,12 +135,17 @@ fn give_stdio(stdio: &[OwnedFd; 3], identity: &Identity) {
 }
 
 /// Waits for the end of the whole tree, obeying the executor meanwhile; returns what to report of it.
-fn supervise(program: i32, control: BorrowedFd<'_>, signals: BorrowedFd<'_>) -> Gone {
+fn supervise(
+    program: i32,
+    out_of_memory: impl Fn() -> Option<bool>,
+    control: BorrowedFd<'_>,
+    signals: BorrowedFd<'_>,
+) -> Gone {
     let mut sweeping = false;
     let mut ended = 0;
     let mut used = Used::default();
     loop {
-        if reap_all(program, control, &mut used) {
+        if reap_all(program, &out_of_memory, control, &mut used) {
             return Gone { ended, used };
         }
         if sweeping {
@@ -149,7 +174,12 @@ fn supervise(program: i32, control: BorrowedFd<'_>, signals: BorrowedFd<'_>) -> 
 
 /// Reaps what has ended, adds what that used, and reports the program's end; true when no process is left. Whatever the
 /// tree's processes did not wait for themselves comes here, since this process is their subreaper.
-fn reap_all(program: i32, control: BorrowedFd<'_>, used: &mut Used) -> bool {
+fn reap_all(
+    program: i32,
+    out_of_memory: impl Fn() -> Option<bool>,
+    control: BorrowedFd<'_>,
+    used: &mut Used,
+) -> bool {
     let mut ended = None;
     let childless = loop {
         match reap(Stops::Ignored) {
@@ -169,7 +199,8 @@ fn reap_all(program: i32, control: BorrowedFd<'_>, used: &mut Used) -> bool {
         let living = if childless { Vec::new() } else { tree::descendants() };
         let leftovers = u32::try_from(living.len()).unwrap_or(u32::MAX);
         let named = living.into_iter().filter_map(tree::leftover).take(NAMED_LEFTOVERS).collect();
-        report(control, Event::Exited(Exited { status, used: *used, leftovers, named }));
+        let out_of_memory = out_of_memory();
+        report(control, Event::Exited(Exited { status, out_of_memory, used: *used, leftovers, named }));
     }
     childless
 }

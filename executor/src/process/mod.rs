@@ -6,6 +6,7 @@
 //!     └────── control socket: requests, orders ──▶ ◀── reports ──────┘
 //! ```
 
+pub mod cgroup;
 mod child;
 mod init;
 mod tree;

@@ -120,6 +120,8 @@ impl Exit {
 pub struct Ended {
     /// How it ended.
     pub exit: Exit,
+    /// Whether the kernel ended something of its tree for want of memory; `None` where that is not known.
+    pub out_of_memory: Option<bool>,
     /// What was used of its tree by then; `None` where that is not known.
     pub usage: Option<Usage>,
     /// How many processes it left behind.
@@ -130,8 +132,13 @@ pub struct Ended {
 
 impl Ended {
     /// The end of a program of which nobody saw the end.
-    pub const KILLED: Self =
-        Self { exit: Exit::Signal(libc::SIGKILL), usage: None, leftovers: 0, named: Vec::new() };
+    pub const KILLED: Self = Self {
+        exit: Exit::Signal(libc::SIGKILL),
+        out_of_memory: None,
+        usage: None,
+        leftovers: 0,
+        named: Vec::new(),
+    };
 }
 
 /// A process that lives on after the program that started it.
@@ -198,7 +205,11 @@ pub struct Spawner {
 impl Spawner {
     /// Takes over the executor's end of a spawner. Must be called within the runtime.
     pub fn new(handle: SpawnerHandle) -> Result<Self> {
-        let socket = Packets::new(handle.socket);
+        Self::at(handle.socket)
+    }
+
+    fn at(socket: OwnedFd) -> Result<Self> {
+        let socket = Packets::new(socket);
         let null = null_device().map_err(|error| Error::internal("opening /dev/null", error))?;
         let socket = socket.map_err(|error| Error::internal("watching the spawner", error))?;
         Ok(Self { socket, idle: Arc::default(), null, owner: None })
@@ -209,7 +220,7 @@ impl Spawner {
         rustix::io::ioctl_fionbio(&socket, true)
             .map_err(|error| Error::internal("watching the spawner of a sandbox", error))?;
         let owner = owner.map(|users| (Uid::from_raw(users.uid), Gid::from_raw(users.gid)));
-        Ok(Self { owner, ..Self::new(SpawnerHandle { socket, pid: 0 })? })
+        Ok(Self { owner, ..Self::at(socket)? })
     }
 
     /// Whether it began to serve; false when it ended instead.
@@ -463,12 +474,15 @@ impl Process {
     /// The next report. After `Gone` and `Lost` there is none but `Lost`. Dropping the future loses nothing.
     pub async fn report(&mut self) -> Report {
         match self.event().await {
-            Some(Event::Exited(Exited { status, used, leftovers, named })) => Report::Ended(Ended {
-                exit: Exit::from_status(status),
-                usage: Some(used.into()),
-                leftovers,
-                named: named.into_iter().map(Leftover::from).collect(),
-            }),
+            Some(Event::Exited(Exited { status, out_of_memory, used, leftovers, named })) => {
+                Report::Ended(Ended {
+                    exit: Exit::from_status(status),
+                    out_of_memory,
+                    usage: Some(used.into()),
+                    leftovers,
+                    named: named.into_iter().map(Leftover::from).collect(),
+                })
+            }
             Some(Event::Gone(Gone { ended, used })) => {
                 self.retire();
                 Report::Gone { ended, usage: used.into() }

@@ -11,6 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{DumpableBehavior, Signal};
 
+use super::cgroup::{Group, Limits, Quotas};
 use super::child::{Fork, Reaped, Stops, child_signals, drain, exit_now, fork, reap};
 use super::init::{self, Common};
 use super::tree;
@@ -35,12 +36,14 @@ pub struct SpawnerHandle {
     pub(super) socket: OwnedFd,
     /// Its process id, for messages.
     pub pid: i32,
+    /// What keeps jobs from the executor.
+    pub drawn: Drawn,
 }
 
 /// Forks the spawner. The calling process must have one thread.
 ///
-/// `veil` hides the executor's own files from jobs; what came of that is returned.
-pub fn fork_spawner(identity: &Identity, veil: &Veil) -> Result<(SpawnerHandle, Drawn)> {
+/// `veil` hides the executor's own files from jobs, and `quotas` limit each.
+pub fn fork_spawner(identity: &Identity, veil: &Veil, quotas: &Quotas) -> Result<SpawnerHandle> {
     let failed = |error: io::Error| Error::internal("starting the spawner", error);
     let flags = SocketFlags::CLOEXEC;
     let (own, its) =
@@ -48,14 +51,14 @@ pub fn fork_spawner(identity: &Identity, veil: &Veil) -> Result<(SpawnerHandle, 
     match fork().map_err(failed)? {
         Fork::Child => {
             drop(own);
-            let status = run(identity.clone(), veil, its);
+            let status = run(identity.clone(), veil, quotas, its);
             exit_now(i32::from(status.is_err()))
         }
         Fork::Parent { pid } => {
             drop(its);
             let drawn = read_greeting(&own).map_err(failed)?;
             rustix::io::ioctl_fionbio(&own, true).map_err(|error| failed(error.into()))?;
-            Ok((SpawnerHandle { socket: own, pid }, drawn))
+            Ok(SpawnerHandle { socket: own, pid, drawn })
         }
     }
 }
@@ -72,7 +75,7 @@ fn read_greeting(socket: &OwnedFd) -> io::Result<Drawn> {
     }
 }
 
-fn run(identity: Identity, veil: &Veil, socket: OwnedFd) -> io::Result<()> {
+fn run(identity: Identity, veil: &Veil, quotas: &Quotas, socket: OwnedFd) -> io::Result<()> {
     // A session of its own, so that Ctrl-C at the executor's terminal reaches the executor alone.
     rustix::process::setsid()?;
     let _named = rustix::thread::set_name(c"runlet-spawner");
@@ -91,20 +94,20 @@ fn run(identity: Identity, veil: &Veil, socket: OwnedFd) -> io::Result<()> {
     };
     rustix::net::send(&socket, greeting.as_bytes(), rustix::net::SendFlags::NOSIGNAL)?;
     drawn.map_err(io::Error::other)?;
-    serve_to_the_end(socket, identity)
+    serve_to_the_end(socket, identity, quotas.group.clone().ok().map(|group| (group, quotas.job)))
 }
 
 /// Serves as the first process of a sandbox, where everything else is below this process anyway.
 pub(super) fn serve_inside(socket: OwnedFd, identity: Identity) -> io::Result<()> {
     let _named = rustix::thread::set_name(c"runlet-spawner");
     rustix::net::send(&socket, GREETING.as_bytes(), rustix::net::SendFlags::NOSIGNAL)?;
-    serve_to_the_end(socket, identity)
+    serve_to_the_end(socket, identity, None)
 }
 
-fn serve_to_the_end(socket: OwnedFd, identity: Identity) -> io::Result<()> {
-    let common = Common { identity, open_files: open_files_of_jobs() };
+fn serve_to_the_end(socket: OwnedFd, identity: Identity, group: Option<(Group, Limits)>) -> io::Result<()> {
+    let mut charges = Charges { group: group.as_ref().map(|(group, _)| group.clone()), ..Charges::default() };
+    let common = Common { identity, open_files: open_files_of_jobs(), group };
     let signals = child_signals()?;
-    let mut charges = Charges::default();
     serve(socket, &signals, &common, &mut charges)?;
     // The executor is gone. Each init has seen that too and ends its job; what is left is adopted and ended here. An init
     // that does not hear, because a job has stopped what it waits for, is ended after a while, and its job then.
@@ -117,7 +120,8 @@ fn serve_to_the_end(socket: OwnedFd, identity: Identity) -> io::Result<()> {
         let _woken = poll(&mut events, Some(&SWEEP_PAUSE));
         drain(signals.as_fd());
     }
-    Ok(())
+    // Sandboxes have seen it too, each by itself.
+    charges.group.map_or(Ok(()), |group| group.remove_when_empty())
 }
 
 /// Forks an init for every control socket it is sent, until the executor is gone.
@@ -158,6 +162,8 @@ fn serve(socket: OwnedFd, signals: &OwnedFd, common: &Common, charges: &mut Char
 #[derive(Default)]
 struct Charges {
     inits: HashMap<i32, OwnedFd>,
+    /// The group in which each has its own.
+    group: Option<Group>,
     /// Those of inits that were killed while what they left behind is being ended.
     killed: Vec<OwnedFd>,
 }
@@ -170,6 +176,10 @@ impl Charges {
             match reap(Stops::Told) {
                 Reaped::Child { pid, status, .. } => {
                     let control = self.inits.remove(&pid);
+                    if let (Some(_), Some(group)) = (&control, &self.group) {
+                        // What a killed init left may still be in there; then it goes with all others in the end.
+                        let _removed = group.at(&init::group_name(pid)).remove();
+                    }
                     self.killed.extend(control.filter(|_| status != 0));
                 }
                 // A job of the executor's own user can do that to its init, which then would obey nobody.

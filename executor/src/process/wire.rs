@@ -197,6 +197,9 @@ pub(super) struct Exited {
     /// Status of wait(2).
     #[prost(int32, tag = "1")]
     pub status: i32,
+    /// Whether the kernel ended one of the tree for want of memory; nothing where the init can't know.
+    #[prost(bool, optional, tag = "5")]
+    pub out_of_memory: Option<bool>,
     /// Used by all of the tree that has ended.
     #[prost(message, required, tag = "2")]
     pub used: Used,
@@ -350,6 +353,7 @@ mod tests {
             Event::Started(Started { pid: 4711 }),
             Event::Failed(Failed { stage: Stage::Directory as u32, errno: 2 }),
             Event::Exited(Exited {
+                out_of_memory: Some(true),
                 status: -1,
                 used,
                 leftovers: u32::MAX,

@@ -205,6 +205,7 @@ impl Workspaces {
                     let (running, root) = self.enclosure.start(workspace, network).await?;
                     entry.runs(running, root);
                     workspace.notes.extend(found.gap.clone());
+                    workspace.notes.extend(self.enclosure.unlimited());
                 }
                 Err(why) => workspace.notes.push(format!(
                     "no isolation: {why}. Commands run in a plain directory of the machine, with relative paths"

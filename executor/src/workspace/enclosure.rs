@@ -13,8 +13,9 @@ use crate::config::Config;
 use crate::data_root::DataRoot;
 use crate::error::{Error, Result};
 use crate::id::WorkspaceId;
+use crate::process::cgroup::{Limits, Quotas};
 use crate::process::identity::Identity;
-use crate::process::sandbox::{Disk, Overlay, Plan, RootDirectory, Running, Users, find_bubblewrap};
+use crate::process::sandbox::{Disk, Fence, Overlay, Plan, RootDirectory, Running, Users, find_bubblewrap};
 
 /// Name under which it is tried at the start, beside those of sandboxes.
 const TRIAL: &str = "trial";
@@ -29,6 +30,7 @@ pub struct Enclosure {
     search_path: Vec<PathBuf>,
     /// Whether sandboxes are to be plain directories, whatever the machine allows.
     refused: bool,
+    quotas: Arc<Quotas>,
     found: OnceCell<std::result::Result<Found, String>>,
 }
 
@@ -57,6 +59,7 @@ impl Enclosure {
         root: Arc<DataRoot>,
         identity: Identity,
         search_path: Vec<PathBuf>,
+        quotas: Arc<Quotas>,
     ) -> Self {
         let socket_directory = config.socket.parent().and_then(|parent| parent.canonicalize().ok());
         // An ordinary user's home is open to whatever runs as that user; root's is not to the jobs' user.
@@ -64,7 +67,7 @@ impl Enclosure {
         let hidden =
             socket_directory.into_iter().chain(home).filter(|directory| directory.parent().is_some());
         let (hidden, refused) = (hidden.collect(), config.isolation == "none");
-        Self { identity, root, hidden, search_path, refused, found: OnceCell::new() }
+        Self { identity, root, hidden, search_path, refused, quotas, found: OnceCell::new() }
     }
 
     /// How it works here, or a sentence that says why it does not.
@@ -112,8 +115,7 @@ impl Enclosure {
         };
         let tried = async {
             self.make_directories(found, &paths)?;
-            let plan = self.plan(found, &paths, TRIAL, Network::Loopback);
-            let (running, _root) = Running::start(&plan).await?;
+            let (running, _root) = self.run(found, &paths, TRIAL, Network::Loopback).await?;
             running.end().await;
             Ok(())
         };
@@ -139,7 +141,35 @@ impl Enclosure {
         let found = self.usable().await;
         let found = found.map_err(|why| Error::internal("starting a sandbox", why.to_owned()))?;
         let hostname = workspace.id.as_str().replace('_', "-");
-        Running::start(&self.plan(found, &workspace.paths, &hostname, network)).await
+        self.run(found, &workspace.paths, &hostname, network).await
+    }
+
+    async fn run(
+        &self,
+        found: &Found,
+        paths: &Paths,
+        hostname: &str,
+        network: Network,
+    ) -> Result<(Running, RootDirectory)> {
+        let limits = &self.quotas.sandbox;
+        let made = self.quotas.group.as_ref().ok().map(|all| all.child(hostname, limits)).transpose();
+        let group = made.map_err(|error| Error::internal("making a control group", error))?;
+        let fence = match &group {
+            Some(group) => Fence::Group(group.entrances()),
+            None => Fence::Processes { data: limits.memory_bytes, count: limits.processes },
+        };
+        Running::start(&self.plan(found, paths, hostname, network, fence), group).await
+    }
+
+    /// What a sandbox may use.
+    pub fn limits(&self) -> &Limits {
+        &self.quotas.sandbox
+    }
+
+    /// What of that nothing enforces, and why, in a sentence; none where all is.
+    pub fn unlimited(&self) -> Option<String> {
+        let why = self.quotas.group.as_ref().err()?;
+        Some(format!("memory is limited per process and processors are not limited: {why}"))
     }
 
     /// Makes the directories of a sandbox, as far as they are missing.
@@ -163,7 +193,7 @@ impl Enclosure {
         }
     }
 
-    fn plan(&self, found: &Found, paths: &Paths, hostname: &str, network: Network) -> Plan {
+    fn plan(&self, found: &Found, paths: &Paths, hostname: &str, network: Network, fence: Fence) -> Plan {
         let disk = match found.form {
             Form::Overlay(users) => {
                 let (upper, scratch) = (paths.root.join(UPPER), paths.root.join(SCRATCH));
@@ -177,6 +207,7 @@ impl Enclosure {
             hidden: std::iter::once(self.root.path.clone()).chain(self.hidden.iter().cloned()).collect(),
             hostname: hostname.to_owned(),
             network: network == Network::Machine,
+            fence,
         }
     }
 }

@@ -28,6 +28,7 @@ use crate::data_root::DataRoot;
 use crate::error::{Error, Result};
 use crate::file::Root;
 use crate::id::WorkspaceId;
+use crate::process::cgroup::Memory;
 use crate::process::identity::Identity;
 use crate::process::sandbox::{self, RootDirectory, Running};
 use crate::process::spawn::Spawner;
@@ -194,6 +195,8 @@ pub struct Lease {
     pub root: Arc<Root>,
     /// Starts its processes.
     pub spawner: Arc<Spawner>,
+    /// Where the kernel tells of want of memory of its processes, if it has limits of its own.
+    pub memory: Option<Arc<Memory>>,
     /// Cancelled when the workspace is to be deleted, which then waits for this lease: what takes long gives up.
     pub closing: CancellationToken,
     _gate: tokio::sync::OwnedRwLockReadGuard<()>,
@@ -338,7 +341,8 @@ impl Workspaces {
         }
         let closing = entry.abandoned.clone();
         let spawner = entry.own_spawner().unwrap_or_else(|| Arc::clone(&self.spawner));
-        Ok(Lease { workspace, root: entry.root(), spawner, closing, _gate: gate })
+        let memory = entry.running().as_ref().and_then(|running| running.memory.clone());
+        Ok(Lease { workspace, root: entry.root(), spawner, memory, closing, _gate: gate })
     }
 
     /// Closes a workspace for good: once this returns nothing starts in it any more.

@@ -10,9 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::mount::{MountFlags, mount, mount_bind};
+use rustix::process::{Resource, Rlimit, setrlimit};
 
-use super::{Disk, HOME, Overlay, Plan, TMP, cover, users};
+use super::{Disk, Fence, HOME, Overlay, Plan, TMP, cover, users};
 use crate::error::{Error, Result};
+use crate::process::cgroup;
 use crate::process::veil::enter_mount_namespace;
 
 /// Directories one of which is covered, in this process's mount namespace alone, to lay things out there.
@@ -65,6 +67,7 @@ pub fn enter(plan: &str) -> Result<()> {
     let failed = |what: &str, error: io::Error| Error::internal(format!("starting a sandbox: {what}"), error);
     let plan: Plan = serde_json::from_str(plan).map_err(|error| failed("reading its plan", error.into()))?;
     let program = std::env::current_exe().map_err(|error| failed("finding the executor's program", error))?;
+    fence(&plan.fence).map_err(|error| failed("limiting it", error))?;
     let mut bubblewrap = match &plan.disk {
         Disk::Overlay(overlay) => {
             let namespace = overlay.users.many.then(|| overlay.users.namespace()).transpose();
@@ -80,6 +83,21 @@ pub fn enter(plan: &str) -> Result<()> {
     };
     bubblewrap.args(["--chdir", "/", "--", INIT, "--sandbox-init"]);
     Err(failed("running bubblewrap", bubblewrap.exec()))
+}
+
+/// Limits this process and all that it will start.
+fn fence(fence: &Fence) -> io::Result<()> {
+    match fence {
+        Fence::Group(entrances) => cgroup::enter(entrances),
+        Fence::Processes { data, count } => {
+            for (resource, most) in [(Resource::Data, data), (Resource::Nproc, count)] {
+                if most.is_some() {
+                    setrlimit(resource, Rlimit { current: *most, maximum: *most })?;
+                }
+            }
+            Ok(())
+        }
+    }
 }
 
 /// bubblewrap for a sandbox with a system of its own.

@@ -28,6 +28,7 @@ use tokio::process::{Child, Command};
 pub use enter::enter;
 pub use inside::serve;
 
+use super::cgroup::{Group, Memory};
 use super::spawn::Spawner;
 use crate::error::{Error, Result};
 
@@ -62,6 +63,22 @@ pub struct Plan {
     pub hostname: String,
     /// Whether there is more network than the loopback.
     pub network: bool,
+    /// What it may use.
+    pub fence: Fence,
+}
+
+/// What keeps a sandbox to what it may use.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Fence {
+    /// The control group that is entered by these files.
+    Group(Vec<PathBuf>),
+    /// Limits of its processes (setrlimit(2)): bytes of data that one of them has, and how many there are.
+    Processes {
+        /// Bytes of each process.
+        data: Option<u64>,
+        /// Processes and threads of the sandbox.
+        count: Option<u64>,
+    },
 }
 
 impl Plan {
@@ -118,6 +135,9 @@ pub struct Users {
 pub struct Running {
     /// Starts processes in it.
     pub spawner: Arc<Spawner>,
+    /// Where the kernel tells of want of memory in it, if it has a group of its own.
+    pub memory: Option<Arc<Memory>>,
+    group: Option<Group>,
     monitor: Child,
 }
 
@@ -147,7 +167,7 @@ pub async fn find_bubblewrap(directories: &[PathBuf]) -> std::result::Result<Pat
 
 impl Running {
     /// Starts a sandbox. Its directories must be there.
-    pub async fn start(plan: &Plan) -> Result<(Self, RootDirectory)> {
+    pub async fn start(plan: &Plan, group: Option<Group>) -> Result<(Self, RootDirectory)> {
         let failed = |error: io::Error| Error::internal("starting a sandbox", error);
         let (own, its) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(|error| failed(error.into()))?;
@@ -165,7 +185,8 @@ impl Running {
         let spawner = Spawner::inside(own, plan.owner())?;
         match tokio::time::timeout(START_LIMIT, spawner.greeted()).await {
             Ok(true) => {
-                let running = Self { spawner: Arc::new(spawner), monitor };
+                let memory = group.as_ref().map(|group| Arc::new(group.memory()));
+                let running = Self { spawner: Arc::new(spawner), memory, group, monitor };
                 match running.root() {
                     Ok(root) => Ok((running, root)),
                     Err(error) => {
@@ -184,7 +205,7 @@ impl Running {
                     let reading = stderr.read_to_end(&mut complaint);
                     let _read = tokio::time::timeout(Duration::from_secs(1), reading).await;
                 }
-                let _ended = end(monitor).await;
+                end(monitor, group).await;
                 let said = String::from_utf8_lossy(&complaint).trim().to_owned();
                 let why = if said.is_empty() { "it does not answer".to_owned() } else { said };
                 Err(failed(io::Error::other(why)))
@@ -206,14 +227,14 @@ impl Running {
 
     /// Ends all its processes. When this returns none is left, nor anything mounted for it.
     pub async fn end(self) {
-        let Self { spawner, monitor } = self;
+        let Self { spawner, group, monitor, .. } = self;
         spawner.close();
-        end(monitor).await;
+        end(monitor, group).await;
     }
 }
 
 /// Waits for the processes to go, and kills what does not.
-async fn end(mut monitor: Child) {
+async fn end(mut monitor: Child, group: Option<Group>) {
     if tokio::time::timeout(END_LIMIT, monitor.wait()).await.is_err() {
         tracing::warn!("a sandbox did not end by itself; it is killed");
         // bubblewrap's process outside has process 1 as its child, and that goes with it only if it is told so.
@@ -222,6 +243,12 @@ async fn end(mut monitor: Child) {
             let _may_be_gone = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
         let _killed = monitor.kill().await;
+    }
+    if let Some(group) = group {
+        let removed = tokio::task::spawn_blocking(move || group.remove_when_empty()).await;
+        if let Ok(Err(error)) = removed {
+            tracing::warn!(error = %error, "a sandbox's control group can't be removed");
+        }
     }
 }
 
