@@ -37,6 +37,12 @@ pub enum Error {
         /// The workspace.
         workspace_id: String,
     },
+    /// The sandbox is suspended.
+    #[error("sandbox {sandbox_id} is suspended")]
+    SandboxSuspended {
+        /// The sandbox.
+        sandbox_id: String,
+    },
     /// No job has this id.
     #[error("no job has the id '{job_id}', or its record was removed after its retention time")]
     JobNotFound {

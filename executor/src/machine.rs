@@ -22,6 +22,7 @@ use crate::process::capture::capture;
 use crate::process::cgroup::Quotas;
 use crate::process::identity::Identity;
 use crate::process::lifetime::open_files_limit;
+use crate::process::sandbox::Usage;
 use crate::process::spawn::{Command, Spawner};
 use crate::process::spawner::SpawnerHandle;
 use crate::process::veil::Drawn;
@@ -33,7 +34,7 @@ use crate::store::Store;
 use crate::terminal::Terminals;
 use crate::timestamp;
 use crate::transfer::{self, Transfers};
-use crate::workspace::{self, Enclosure, Workspaces, environment};
+use crate::workspace::{self, Enclosure, State, Workspaces, environment};
 
 /// Descriptors of the executor itself, and those of one job or terminal: control socket, three pipes or the two sides of a
 /// pseudo-terminal, a log or two.
@@ -315,11 +316,19 @@ impl Machine {
         let (this, id_or_name) = (Arc::clone(self), id_or_name.to_owned());
         let deleting = self.tasks.spawn(async move {
             let workspace = this.workspaces.close(&id_or_name).await?;
+            let mut still = Vec::new();
+            if workspace.state == State::Suspended {
+                still = this.jobs.living(Some(&workspace.id));
+                this.workspaces.end_processes(&workspace.id).await;
+            }
             let (jobs, terminals) = tokio::join!(
                 this.jobs.end_all(Some(&workspace.id), DELETE_GRACE),
                 this.terminals.close_all(Some(&workspace.id)),
             );
-            let (ended_jobs, ended_processes) = jobs?;
+            let (mut ended_jobs, ended_processes) = jobs?;
+            ended_jobs.extend(still.into_iter().filter(|job| job.end.is_none()).map(|job| job.id));
+            ended_jobs.sort();
+            ended_jobs.dedup();
             let ended_terminals = terminals?;
             this.transfers.end_all(&workspace.id).await?;
             let removed_bytes = this.workspaces.remove(&workspace).await?;
@@ -328,6 +337,14 @@ impl Machine {
             Ok(Deleted { workspace_id, ended_jobs, ended_terminals, ended_processes, removed_bytes, sandbox })
         });
         deleting.await.map_err(|error| Error::internal("deleting a workspace", error))?
+    }
+
+    /// What a sandbox uses: what its processes do, if it runs, and bytes of its files, with true where those are more.
+    pub async fn usage(&self, sandbox: &Sandbox) -> Result<(Option<Usage>, u64, bool)> {
+        let workspace = self.workspaces.get(sandbox.id.as_str())?;
+        let (used, (bytes, partial)) =
+            tokio::try_join!(self.workspaces.usage(&sandbox.id), self.workspaces.disk_bytes(&workspace),)?;
+        Ok((used, bytes, partial))
     }
 
     /// Versions of the programs that agents ask for first, as far as jobs can run them.
@@ -372,6 +389,7 @@ impl Machine {
         self.tasks.close();
         self.stopping.cancel();
         let grace = Duration::from_secs(self.config.stop_grace_seconds);
+        self.workspaces.end_suspended().await;
         let (jobs, terminals) = tokio::join!(self.jobs.end_all(None, grace), self.terminals.close_all(None));
         let (ended_jobs, ended_terminals) = (jobs?.0.len(), terminals?.len());
         self.workspaces.end_sandboxes().await;

@@ -157,6 +157,9 @@ fn next(reason: ErrorReason, metadata: &HashMap<String, String>) -> String {
             "get_workspace(workspace_id=\"{}\") tells when its status is ready; then call again.",
             fact("workspace_id")
         ),
+        ErrorReason::SandboxSuspended => {
+            format!("resume_sandbox(sandbox_id=\"{}\") lets it go on; then call again.", fact("sandbox_id"))
+        }
         ErrorReason::JobNotFound => "list_jobs shows the jobs.".to_owned(),
         ErrorReason::JobEnded => format!("read_output(job_id=\"{}\") shows how it ended.", fact("job_id")),
         ErrorReason::StdinClosed => {

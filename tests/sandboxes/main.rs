@@ -5,6 +5,7 @@ mod apart;
 mod examples;
 mod life;
 mod limits;
+mod pauses;
 mod plain;
 mod runs;
 mod system;

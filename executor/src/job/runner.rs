@@ -10,7 +10,7 @@ use super::ledger::{Ledger, Outcome, Rest, Totals};
 use super::receipt::{Counting, Opening, counted};
 use super::stream::Stream;
 use crate::process::spawn::{Ended, Process, Report};
-use crate::timer::sleep_until;
+use crate::timer::{Deadline, sleep_until};
 
 /// Time between TERM and KILL when a job's time is over.
 pub(super) const TIMEOUT_GRACE: Duration = Duration::from_secs(2);
@@ -29,7 +29,7 @@ pub(super) struct Runner {
     pub stderr: Option<Stream>,
     pub ledger: Ledger,
     pub orders: mpsc::Receiver<Cancel>,
-    pub deadline: Instant,
+    pub deadline: Deadline,
     pub opening: Opening,
     /// The changed files, while they are counted.
     pub counting: Option<Counting>,
@@ -51,7 +51,7 @@ impl Runner {
     pub(super) async fn run(mut self) {
         let mut ending: Option<Ending> = None;
         let mut rest = loop {
-            let wake = ending.map_or(Some(self.deadline), |ending| ending.kill_at);
+            let kill_at = ending.and_then(|ending| ending.kill_at);
             tokio::select! {
                 report = self.process.report() => match report {
                     Report::Ended(ended) => self.end(ended, ending.unwrap_or_default()).await,
@@ -80,7 +80,8 @@ impl Runner {
                 Some(cancel) = self.orders.recv() => {
                     ending = Some(cancel_process(&mut self.process, cancel, ending).await);
                 }
-                () = sleep_until(wake) => ending = Some(self.on_time(ending).await),
+                () = self.deadline.passed(), if ending.is_none() => ending = Some(self.on_time(None).await),
+                () = sleep_until(kill_at), if ending.is_some() => ending = Some(self.on_time(ending).await),
             }
         };
         self.drain();

@@ -11,7 +11,6 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::ledger::{Ledger, Outcome as End, Rest, Totals};
@@ -23,7 +22,7 @@ use crate::file::Presence;
 use crate::id::{JobId, WorkspaceId};
 use crate::output::Writer;
 use crate::process::spawn::{Attachment, Command, Ended, Exit, Process, Report, Spawner, Usage};
-use crate::timer::sleep_until;
+use crate::timer::{Deadline, sleep_until};
 
 /// What a named shell runs.
 const DRIVER: &str = include_str!("shell.sh");
@@ -61,7 +60,7 @@ pub(super) struct Task {
     pub ledger: Ledger,
     pub opening: Opening,
     pub orders: mpsc::Receiver<Cancel>,
-    pub deadline: Instant,
+    pub deadline: Deadline,
     pub log: Writer,
     /// Directory to enter first; empty to stay.
     pub directory: String,
@@ -297,7 +296,7 @@ impl Owner {
         &mut self,
         ledger: &Ledger,
         orders: &mut mpsc::Receiver<Cancel>,
-        deadline: Instant,
+        mut deadline: Deadline,
         directory: &str,
         command: &str,
     ) -> (Outcome, Ending) {
@@ -312,7 +311,7 @@ impl Owner {
         let mut times = Times::default();
         let mut ending: Option<Ending> = None;
         loop {
-            let wake = ending.map_or(Some(deadline), |ending| ending.kill_at);
+            let kill_at = ending.and_then(|ending| ending.kill_at);
             tokio::select! {
                 () = &mut writing => {}
                 byte = reader.read_u8() => match byte {
@@ -339,16 +338,16 @@ impl Owner {
                 Some(cancel) = orders.recv() => {
                     ending = Some(cancel_process(&mut self.process, cancel, ending).await);
                 }
-                () = sleep_until(wake) => ending = Some(match ending {
-                    None => {
-                        let cancel = Cancel { signal: libc::SIGTERM, grace: TIMEOUT_GRACE };
-                        Ending { timed_out: true, ..cancel_process(&mut self.process, cancel, None).await }
-                    }
-                    Some(ending) => {
-                        self.process.kill().await;
-                        Ending { kill_at: None, killed: true, ..ending }
-                    }
-                }),
+                () = deadline.passed(), if ending.is_none() => {
+                    let cancel = Cancel { signal: libc::SIGTERM, grace: TIMEOUT_GRACE };
+                    let cancelled = cancel_process(&mut self.process, cancel, None).await;
+                    ending = Some(Ending { timed_out: true, ..cancelled });
+                }
+                () = sleep_until(kill_at), if ending.is_some() => {
+                    self.process.kill().await;
+                    let known = ending.unwrap_or_default();
+                    ending = Some(Ending { kill_at: None, killed: true, ..known });
+                }
             }
         }
     }

@@ -20,6 +20,7 @@ use crate::id::JobId;
 use crate::output::{Output, log};
 use crate::process::spawn::{Command, Pipes, Process};
 use crate::store::is_conflict;
+use crate::timer::Deadline;
 use crate::workspace::{Lease, environment};
 
 /// Orders that a runner may have waiting. Whoever gives more waits: each is taken up at once.
@@ -43,6 +44,7 @@ struct Begun {
     process: Process,
     pipes: Pipes,
     opening: Opening,
+    still: Option<watch::Receiver<bool>>,
 }
 
 impl Jobs {
@@ -159,7 +161,7 @@ impl Jobs {
         let opening = Opening::note(&self.resources, lease, true).await;
         let task = shell::Task {
             opening,
-            deadline: live.started_at + new.timeout,
+            deadline: Deadline::new(live.started_at + new.timeout, lease.still.clone()),
             log: self.log(&id, log::Stream::Output).writer(self.resources.caps),
             directory: absolute(&lease.workspace.seen, &new.cwd),
             command: new.text(),
@@ -201,7 +203,7 @@ impl Jobs {
             command.separate_stderr = new.separate_stderr;
             let opening = Opening::note(&self.resources, lease, false).await;
             let (process, pipes) = lease.spawner.spawn(command).await?;
-            Ok(Begun { process, pipes, opening })
+            Ok(Begun { process, pipes, opening, still: lease.still.clone() })
         };
         if new.request_id.is_none() {
             let (inserted, spawned) = tokio::join!(inserted, spawned);
@@ -241,7 +243,7 @@ impl Jobs {
         orders: mpsc::Receiver<Cancel>,
         new: NewJob,
     ) {
-        let Begun { process, pipes, opening } = begun;
+        let Begun { process, pipes, opening, still } = begun;
         let id = &live.fixed.id;
         live.stdin.connect(pipes.stdin).await;
         if new.stdin.is_some() || new.keep_stdin_open {
@@ -261,7 +263,7 @@ impl Jobs {
             output: Stream::new(pipes.stdout, writer(log::Stream::Output)),
             stderr: pipes.stderr.map(|pipe| Stream::new(pipe, writer(log::Stream::Stderr))),
             orders,
-            deadline: live.started_at + new.timeout,
+            deadline: Deadline::new(live.started_at + new.timeout, still),
             ledger: Ledger::new(Arc::clone(&live), progress, self.resources.store.clone()),
             opening,
             counting: None,

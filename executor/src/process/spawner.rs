@@ -120,8 +120,8 @@ fn serve_to_the_end(socket: OwnedFd, identity: Identity, group: Option<(Group, L
         let _woken = poll(&mut events, Some(&SWEEP_PAUSE));
         drain(signals.as_fd());
     }
-    // Sandboxes have seen it too, each by itself.
-    charges.group.map_or(Ok(()), |group| group.remove_when_empty())
+    // Sandboxes have seen it too, each by itself, but for those that are frozen.
+    charges.group.map_or(Ok(()), |group| group.end())
 }
 
 /// Forks an init for every control socket it is sent, until the executor is gone.

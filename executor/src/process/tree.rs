@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Read;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getpgrp, getpid, kill_process_group};
 
@@ -24,8 +25,12 @@ pub(super) fn signal_children(signal: Signal, wanted: impl Fn(i32) -> bool) -> u
 
 /// Process ids of all descendants of this process, parents before their children.
 pub(super) fn descendants() -> Vec<i32> {
-    let own = getpid().as_raw_nonzero().get();
-    let mut found = children_of(own);
+    descendants_of(getpid().as_raw_nonzero().get())
+}
+
+/// The same of another one.
+pub(super) fn descendants_of(pid: i32) -> Vec<i32> {
+    let mut found = children_of(pid);
     let mut next = 0;
     while next < found.len() {
         let children = children_of(found[next]);
@@ -63,7 +68,7 @@ pub(super) fn signal_descendants(signal: Signal) -> u32 {
 /// The process group of a process, if that is a descendant of this one.
 fn group_of_descendant(pid: i32) -> Option<Pid> {
     let own = getpid().as_raw_nonzero().get();
-    let Stat { parent, group } = stat(pid)?;
+    let Stat { parent, group, .. } = stat(pid)?;
     let mut at = parent;
     // A chain of parents is shorter than the table of processes (pid_max is 2^22 at most).
     for _ in 0..1 << 22 {
@@ -106,12 +111,36 @@ fn children_by_walk(parent: i32) -> Vec<i32> {
 struct Stat {
     parent: i32,
     group: i32,
+    /// Processor time of it and of its children that ended, in ticks of which a second has a hundred.
+    ticks: u64,
+    /// Pages of memory.
+    pages: u64,
 }
 
-/// The fourth and the fifth field; the second, the name, may hold spaces and parentheses.
+/// Processor time, of children that ended too, and bytes of memory of these processes, as far as they are there.
+pub(super) fn used_by(pids: &[i32]) -> (Duration, u64) {
+    let found: Vec<Stat> = pids.iter().filter_map(|&pid| stat(pid)).collect();
+    let page = u64::try_from(rustix::param::page_size()).unwrap_or(0);
+    let ticks = found.iter().map(|stat| stat.ticks).sum::<u64>();
+    let pages = found.iter().map(|stat| stat.pages).sum::<u64>();
+    (
+        Duration::from_millis(ticks.saturating_mul(1000 / rustix::param::clock_ticks_per_second().max(1))),
+        pages * page,
+    )
+}
+
+/// Fields by their numbers in proc_pid_stat(5); the second, the name, may hold spaces and parentheses.
 fn stat(pid: i32) -> Option<Stat> {
+    const AFTER_NAME: usize = 3;
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let after_name = stat.iter().rposition(|&byte| byte == b')')? + 1;
-    let mut fields = std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace().skip(1);
-    Some(Stat { parent: fields.next()?.parse().ok()?, group: fields.next()?.parse().ok()? })
+    let fields: Vec<&str> = std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace().collect();
+    let field = |number: usize| fields.get(number - AFTER_NAME)?.parse::<i64>().ok();
+    let ticks: i64 = (14..=17).filter_map(field).sum();
+    Some(Stat {
+        parent: i32::try_from(field(4)?).ok()?,
+        group: i32::try_from(field(5)?).ok()?,
+        ticks: u64::try_from(ticks).unwrap_or(0),
+        pages: field(24).and_then(|pages| u64::try_from(pages).ok()).unwrap_or(0),
+    })
 }

@@ -83,6 +83,7 @@ pub(super) fn workspace(workspace: &Workspace, isolation: &str) -> v1::Workspace
         state: match workspace.state {
             workspace::State::Creating => v1::workspace::State::Creating,
             workspace::State::Ready => v1::workspace::State::Ready,
+            workspace::State::Suspended => v1::workspace::State::Suspended,
             workspace::State::Deleting => v1::workspace::State::Deleting,
             workspace::State::Failed => v1::workspace::State::Failed,
         }

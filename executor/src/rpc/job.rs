@@ -123,6 +123,7 @@ impl JobService for Service {
         request: Request<v1::WriteStdinRequest>,
     ) -> Result<Response<v1::WriteStdinResponse>, Status> {
         let v1::WriteStdinRequest { principal: _, job_id, data, close } = request.into_inner();
+        self.expect_awake(&job_id).await?;
         let accepted = self.0.jobs.write_stdin(&job_id, &data, close).await?;
         Ok(Response::new(v1::WriteStdinResponse {
             accepted_bytes: u64::try_from(accepted).unwrap_or(u64::MAX),
@@ -136,6 +137,7 @@ impl JobService for Service {
     ) -> Result<Response<v1::CancelJobResponse>, Status> {
         let v1::CancelJobRequest { principal, job_id, signal, grace } = request.into_inner();
         let grace = convert::from_duration("grace_seconds", grace)?;
+        self.expect_awake(&job_id).await?;
         let jobs = Arc::clone(&self.0.jobs);
         // Whoever asked may go away; what was begun is finished.
         let cancelling = tokio::spawn(async move { jobs.cancel(&job_id, &signal, grace).await });
@@ -143,5 +145,12 @@ impl JobService for Service {
             cancelling.await.map_err(|error| Error::internal("ending a job", error))??;
         tracing::info!(principal, job_id = %job.id, ended_processes, "cancelled a job");
         Ok(Response::new(v1::CancelJobResponse { job: Some(convert::job(job)), ended_processes }))
+    }
+}
+
+impl Service {
+    /// Fails for a job of a sandbox that stands still.
+    async fn expect_awake(&self, job_id: &str) -> Result<(), Error> {
+        self.0.workspaces.expect_awake(&self.0.jobs.get(job_id).await?.workspace_id)
     }
 }

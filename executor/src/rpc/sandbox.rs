@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use runlet_proto::v1;
 use runlet_proto::v1::sandbox_service_server::SandboxService;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response};
 
 use super::convert;
 use crate::error::Error;
 use crate::file::{IfMatch, WriteOptions};
 use crate::job::NewJob;
 use crate::machine::{Deleted, Machine};
-use crate::sandbox::{EndReason, NewSandbox, Sandbox};
+use crate::sandbox::{EndReason, NOT_ISOLATED, NewSandbox, Sandbox, Status};
 
 pub(super) struct Service(pub Arc<Machine>);
 
@@ -20,7 +20,7 @@ impl SandboxService for Service {
     async fn create_sandbox(
         &self,
         request: Request<v1::CreateSandboxRequest>,
-    ) -> Result<Response<v1::CreateSandboxResponse>, Status> {
+    ) -> Result<Response<v1::CreateSandboxResponse>, tonic::Status> {
         let v1::CreateSandboxRequest { principal, name, files, env, lifetime, metadata, loopback_only } =
             request.into_inner();
         let new = NewSandbox {
@@ -36,52 +36,100 @@ impl SandboxService for Service {
             self.0.end_sandbox(made.id.as_str(), EndReason::Failed).await?;
             return Err(error.into());
         }
-        Ok(Response::new(v1::CreateSandboxResponse { sandbox: Some(wire(&made)) }))
+        Ok(Response::new(v1::CreateSandboxResponse { sandbox: Some(self.wire(&made)) }))
     }
 
     async fn get_sandbox(
         &self,
         request: Request<v1::GetSandboxRequest>,
-    ) -> Result<Response<v1::GetSandboxResponse>, Status> {
+    ) -> Result<Response<v1::GetSandboxResponse>, tonic::Status> {
         let found = self.0.sandboxes.get(&request.into_inner().sandbox_id).await?;
-        Ok(Response::new(v1::GetSandboxResponse { sandbox: Some(wire(&found)) }))
+        Ok(Response::new(v1::GetSandboxResponse { sandbox: Some(self.wire(&found)) }))
     }
 
     async fn list_sandboxes(
         &self,
         request: Request<v1::ListSandboxesRequest>,
-    ) -> Result<Response<v1::ListSandboxesResponse>, Status> {
-        let ended = request.get_ref().state() == v1::sandbox::State::Shutdown;
+    ) -> Result<Response<v1::ListSandboxesResponse>, tonic::Status> {
+        let status = match request.get_ref().state() {
+            v1::sandbox::State::Unspecified => None,
+            v1::sandbox::State::Running => Some(Status::Running),
+            v1::sandbox::State::Suspended => Some(Status::Suspended),
+            v1::sandbox::State::Shutdown => Some(Status::Shutdown),
+        };
         let metadata = request.into_inner().metadata.into_iter().collect();
-        let found = self.0.sandboxes.list(ended, &metadata).await?;
-        let sandboxes = found.iter().map(|sandbox| wire(sandbox)).collect();
+        let found = self.0.sandboxes.list(status, &metadata).await?;
+        let sandboxes = found.iter().map(|sandbox| self.wire(sandbox)).collect();
         Ok(Response::new(v1::ListSandboxesResponse { sandboxes }))
     }
 
     async fn shutdown_sandbox(
         &self,
         request: Request<v1::ShutdownSandboxRequest>,
-    ) -> Result<Response<v1::ShutdownSandboxResponse>, Status> {
+    ) -> Result<Response<v1::ShutdownSandboxResponse>, tonic::Status> {
         let v1::ShutdownSandboxRequest { principal, sandbox_id } = request.into_inner();
         let known = self.0.sandboxes.get(&sandbox_id).await?;
         if known.end.is_some() {
-            let sandbox = Some(wire(&known));
+            let sandbox = Some(self.wire(&known));
             return Ok(Response::new(v1::ShutdownSandboxResponse { sandbox, ..Default::default() }));
         }
         let Deleted { ended_jobs, removed_bytes, sandbox, .. } =
             self.0.end_sandbox(known.id.as_str(), EndReason::Shutdown).await?;
         tracing::info!(principal, sandbox_id = %known.id, "shut down a sandbox");
         Ok(Response::new(v1::ShutdownSandboxResponse {
-            sandbox: Some(wire(&sandbox.unwrap_or(known))),
+            sandbox: Some(self.wire(&sandbox.unwrap_or(known))),
             ended_job_ids: ended_jobs.iter().map(ToString::to_string).collect(),
             removed_bytes,
+        }))
+    }
+
+    async fn suspend_sandbox(
+        &self,
+        request: Request<v1::SuspendSandboxRequest>,
+    ) -> Result<Response<v1::SuspendSandboxResponse>, tonic::Status> {
+        let v1::SuspendSandboxRequest { principal, sandbox_id } = request.into_inner();
+        let sandboxes = Arc::clone(&self.0.sandboxes);
+        let sandbox = finished(async move { sandboxes.suspend(&sandbox_id).await }).await?;
+        tracing::info!(principal, sandbox_id = %sandbox.id, "suspended a sandbox");
+        Ok(Response::new(v1::SuspendSandboxResponse { sandbox: Some(self.wire(&sandbox)) }))
+    }
+
+    async fn resume_sandbox(
+        &self,
+        request: Request<v1::ResumeSandboxRequest>,
+    ) -> Result<Response<v1::ResumeSandboxResponse>, tonic::Status> {
+        let v1::ResumeSandboxRequest { principal, sandbox_id } = request.into_inner();
+        let sandboxes = Arc::clone(&self.0.sandboxes);
+        let sandbox = finished(async move { sandboxes.resume(&sandbox_id).await }).await?;
+        tracing::info!(principal, sandbox_id = %sandbox.id, "resumed a sandbox");
+        Ok(Response::new(v1::ResumeSandboxResponse { sandbox: Some(self.wire(&sandbox)) }))
+    }
+
+    async fn get_sandbox_usage(
+        &self,
+        request: Request<v1::GetSandboxUsageRequest>,
+    ) -> Result<Response<v1::GetSandboxUsageResponse>, tonic::Status> {
+        let sandbox = self.0.sandboxes.expect_living(&request.into_inner().sandbox_id).await?;
+        let (used, disk_bytes, disk_partial) = self.0.usage(&sandbox).await?;
+        Ok(Response::new(v1::GetSandboxUsageResponse {
+            sandbox: Some(self.wire(&sandbox)),
+            disk_bytes,
+            disk_partial,
+            processes: used.map(|used| v1::get_sandbox_usage_response::Processes {
+                count: used.processes,
+                memory_bytes: used.memory_bytes,
+                peak_memory_bytes: used.peak_memory_bytes,
+                cpu: Some(convert::duration(used.cpu)),
+                received_bytes: used.network_bytes.map(|(received, _)| received),
+                sent_bytes: used.network_bytes.map(|(_, sent)| sent),
+            }),
         }))
     }
 
     async fn run_code(
         &self,
         request: Request<v1::RunCodeRequest>,
-    ) -> Result<Response<v1::RunCodeResponse>, Status> {
+    ) -> Result<Response<v1::RunCodeResponse>, tonic::Status> {
         let v1::RunCodeRequest { principal, command, files, env, timeout, wait, max_output_bytes } =
             request.into_inner();
         let new = NewJob {
@@ -134,24 +182,47 @@ impl Service {
         }
         Ok(())
     }
+
+    fn wire(&self, sandbox: &Sandbox) -> v1::Sandbox {
+        let enclosure = self.0.workspaces.enclosure();
+        let limited = sandbox.isolation != NOT_ISOLATED;
+        v1::Sandbox {
+            sandbox_id: sandbox.id.to_string(),
+            name: sandbox.name.clone().unwrap_or_default(),
+            state: match sandbox.status() {
+                Status::Running => v1::sandbox::State::Running,
+                Status::Suspended => v1::sandbox::State::Suspended,
+                Status::Shutdown => v1::sandbox::State::Shutdown,
+            }
+            .into(),
+            metadata: sandbox.metadata.clone().into_iter().collect(),
+            create_time: Some(convert::timestamp(sandbox.created)),
+            expire_time: match (&sandbox.end, sandbox.remaining) {
+                (Some((at, _)), _) => Some(convert::timestamp(*at)),
+                (None, None) => Some(convert::timestamp(sandbox.expires)),
+                (None, Some(_)) => None,
+            },
+            isolation: sandbox.isolation.clone(),
+            notes: sandbox.notes.clone(),
+            end_reason: sandbox.end.map(|(_, reason)| reason.name().to_owned()).unwrap_or_default(),
+            blueprint: sandbox.blueprint.clone().unwrap_or_default(),
+            snapshot_id: sandbox.snapshot_id.clone().unwrap_or_default(),
+            remaining: sandbox.remaining.map(convert::duration),
+            limits: limited.then(|| {
+                let limits = enclosure.limits();
+                v1::sandbox::Limits {
+                    memory_bytes: limits.memory_bytes.unwrap_or_default(),
+                    cpus: limits.cpus.unwrap_or_default(),
+                    processes: limits.processes.unwrap_or_default(),
+                }
+            }),
+        }
+    }
 }
 
-fn wire(sandbox: &Sandbox) -> v1::Sandbox {
-    let Sandbox { id, seq: _, name, principal: _, metadata, created, expires, isolation, notes, end } =
-        sandbox;
-    v1::Sandbox {
-        sandbox_id: id.to_string(),
-        name: name.clone().unwrap_or_default(),
-        state: match end {
-            None => v1::sandbox::State::Running,
-            Some(_) => v1::sandbox::State::Shutdown,
-        }
-        .into(),
-        metadata: metadata.clone().into_iter().collect(),
-        create_time: Some(convert::timestamp(*created)),
-        expire_time: Some(convert::timestamp(end.map_or(*expires, |(at, _)| at))),
-        isolation: isolation.clone(),
-        notes: notes.clone(),
-        end_reason: end.map(|(_, reason)| reason.name().to_owned()).unwrap_or_default(),
-    }
+/// What was begun is finished, though whoever asked may go away.
+async fn finished<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::spawn(work).await.map_err(|error| Error::internal("doing what was asked of a sandbox", error))?
 }

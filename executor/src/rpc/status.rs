@@ -41,6 +41,9 @@ fn classify(error: Error, message: &mut String) -> (Code, ErrorReason, Facts) {
         Error::WorkspaceNotReady { workspace_id } => {
             (Code::FailedPrecondition, Reason::WorkspaceNotReady, vec![("workspace_id", workspace_id)])
         }
+        Error::SandboxSuspended { sandbox_id } => {
+            (Code::FailedPrecondition, Reason::SandboxSuspended, vec![("sandbox_id", sandbox_id)])
+        }
         Error::JobNotFound { job_id } => (Code::NotFound, Reason::JobNotFound, vec![("job_id", job_id)]),
         Error::JobEnded { job_id } => (Code::FailedPrecondition, Reason::JobEnded, vec![("job_id", job_id)]),
         Error::StdinClosed { job_id } => {

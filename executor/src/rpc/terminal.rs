@@ -65,6 +65,7 @@ impl TerminalService for Service {
             max_bytes: convert::output_limit(max_output_bytes)?,
         };
         let typed = Typed { text, paste, keys };
+        self.expect_awake(&terminal_id).await?;
         let terminals = Arc::clone(&self.0.terminals);
         // Whoever typed may go away; what was begun is typed to its end.
         let sending = tokio::spawn(async move { terminals.send(&terminal_id, typed, look).await });
@@ -106,6 +107,7 @@ impl TerminalService for Service {
         request: Request<v1::CloseTerminalRequest>,
     ) -> Result<Response<v1::CloseTerminalResponse>, Status> {
         let v1::CloseTerminalRequest { principal, terminal_id } = request.into_inner();
+        self.expect_awake(&terminal_id).await?;
         let terminals = Arc::clone(&self.0.terminals);
         // Whoever asked may go away; what was begun is finished.
         let closing = tokio::spawn(async move { terminals.close(&terminal_id).await });
@@ -134,6 +136,13 @@ impl TerminalService for Service {
         Ok(Response::new(v1::ListTerminalsResponse {
             terminals: terminals.into_iter().map(convert::terminal).collect(),
         }))
+    }
+}
+
+impl Service {
+    /// Fails for a terminal of a sandbox that stands still.
+    async fn expect_awake(&self, terminal_id: &str) -> Result<(), Error> {
+        self.0.workspaces.expect_awake(&self.0.terminals.get(terminal_id).await?.workspace_id)
     }
 }
 

@@ -20,6 +20,10 @@ const LIFETIMES: std::ops::RangeInclusive<Duration> = Duration::from_secs(60)..=
 /// What a sandbox of `run_code` is found by.
 const PURPOSE: (&str, &str) = ("purpose", "code-testing");
 
+/// What a sandbox's `isolation` is where it is a plain directory, and where it is none.
+pub const NOT_ISOLATED: &str = "none";
+const ISOLATED: &str = "namespaces";
+
 /// Bytes that all metadata of a sandbox may have.
 const METADATA_BYTES: usize = 16 << 10;
 
@@ -44,8 +48,40 @@ pub struct Sandbox {
     pub isolation: String,
     /// What its maker should know.
     pub notes: Vec<String>,
+    /// Whether it reaches nothing but itself.
+    pub loopback_only: bool,
+    /// How long it has left, if it is suspended; it is not to end then.
+    pub remaining: Option<Duration>,
+    /// Ids of what it was started with, the last one uppermost.
+    pub layers: Vec<String>,
+    /// Name of the blueprint it was made from.
+    pub blueprint: Option<String>,
+    /// Id of the snapshot it was made from.
+    pub snapshot_id: Option<String>,
     /// When and why it ended.
     pub end: Option<(OffsetDateTime, EndReason)>,
+}
+
+/// State of a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// It can be used.
+    Running,
+    /// It stands still.
+    Suspended,
+    /// It is gone, with its data.
+    Shutdown,
+}
+
+impl Sandbox {
+    /// Its state.
+    pub const fn status(&self) -> Status {
+        match (&self.end, &self.remaining) {
+            (Some(_), _) => Status::Shutdown,
+            (None, Some(_)) => Status::Suspended,
+            (None, None) => Status::Running,
+        }
+    }
 }
 
 /// Why a sandbox ended.

@@ -6,15 +6,19 @@ use std::time::Duration;
 
 use time::OffsetDateTime;
 
-use super::{EndReason, NewSandbox, PURPOSE, Sandbox, record};
+use super::{EndReason, ISOLATED, NOT_ISOLATED, NewSandbox, PURPOSE, Sandbox, Status, record};
 use crate::error::{Error, Result};
 use crate::id::WorkspaceId;
 use crate::store::Store;
 use crate::timestamp;
-use crate::workspace::{Network, NewWorkspace, State, Workspace, Workspaces};
+use crate::workspace::{Network, NewWorkspace, SandboxStart, State, Workspace, Workspaces};
 
 /// How long a caller waits for a sandbox to be made.
 const PATIENCE: Duration = Duration::from_secs(45);
+
+/// What is noted of a sandbox whose processes ended while it was suspended.
+const STARTED_ANEW: &str =
+    "its executor ended while it was suspended: its files are as they were, its processes are gone";
 
 /// Ended sandboxes that are listed at most.
 const MOST_LISTED: usize = 1000;
@@ -50,10 +54,20 @@ impl Drop for Claim {
 }
 
 impl Sandboxes {
-    /// Takes up the records. No sandbox outlives its executor: those that ran are lost.
+    /// Takes up the records. Of the sandboxes of an executor that ended, the suspended ones are there with their files;
+    /// those that ran are lost.
     pub async fn load(store: Store, workspaces: Arc<Workspaces>) -> Result<Self> {
-        store.lose_sandboxes(timestamp::to_millis(OffsetDateTime::now_utc())).await?;
-        Ok(Self { store, workspaces, known: Mutex::default() })
+        let now = timestamp::to_millis(OffsetDateTime::now_utc());
+        store.lose_sandboxes(now).await?;
+        let mut known = Known::default();
+        for id in store.suspended_sandboxes().await? {
+            let sandbox = store.sandbox(id.clone()).await?.and_then(record::from_row);
+            match sandbox.filter(|_| workspaces.get(&id).is_ok()) {
+                Some(sandbox) => drop(known.living.insert(sandbox.id.clone(), Arc::new(sandbox))),
+                None => store.end_sandbox(id, now, EndReason::Lost.name().to_owned()).await?,
+            }
+        }
+        Ok(Self { store, workspaces, known: Mutex::new(known) })
     }
 
     /// Makes a sandbox.
@@ -76,12 +90,12 @@ impl Sandboxes {
     }
 
     async fn make(&self, new: NewSandbox, claimed: bool) -> Result<Arc<Sandbox>> {
-        let network = if new.loopback_only { Network::Loopback } else { Network::Machine };
+        let start = self.start_of(new.loopback_only, &[]);
         let workspace = NewWorkspace {
             principal: new.principal.clone(),
             name: new.name.clone(),
             env: new.env,
-            sandbox: Some(network),
+            sandbox: Some(start),
             ..NewWorkspace::default()
         };
         let made = self.workspaces.create(workspace, PATIENCE).await?;
@@ -98,6 +112,11 @@ impl Sandboxes {
             expires: made.created + new.lifetime,
             isolation: Self::isolation_of(&made),
             notes: made.notes.clone(),
+            loopback_only: new.loopback_only,
+            remaining: None,
+            layers: Vec::new(),
+            blueprint: None,
+            snapshot_id: None,
             end: None,
         };
         sandbox.seq = self.store.insert_sandbox(record::to_row(&sandbox)).await?;
@@ -110,8 +129,64 @@ impl Sandboxes {
         Ok(sandbox)
     }
 
+    fn start_of(&self, loopback_only: bool, _layers: &[String]) -> SandboxStart {
+        let network = if loopback_only { Network::Loopback } else { Network::Machine };
+        SandboxStart { network, layers: Vec::new() }
+    }
+
+    /// Has a sandbox stand still, with its time: its processes, memory and files stay as they are. One that does so already
+    /// stays as it is.
+    pub async fn suspend(&self, id_or_name: &str) -> Result<Arc<Sandbox>> {
+        let sandbox = self.expect_living(id_or_name).await?;
+        if sandbox.remaining.is_some() {
+            return Ok(sandbox);
+        }
+        let left = sandbox.expires - OffsetDateTime::now_utc();
+        let remaining = Duration::try_from(left).unwrap_or(Duration::ZERO);
+        let suspended = Sandbox { remaining: Some(remaining), ..(*sandbox).clone() };
+        let recorded = self.store.pause_sandbox(record::to_row(&suspended));
+        if let Err(error) = self.workspaces.suspend(&sandbox.id, recorded).await {
+            self.store.pause_sandbox(record::to_row(&sandbox)).await?;
+            return Err(error);
+        }
+        Ok(self.replace(suspended))
+    }
+
+    /// Lets a suspended sandbox go on, with the time that it had left. One that runs stays as it is.
+    pub async fn resume(&self, id_or_name: &str) -> Result<Arc<Sandbox>> {
+        let sandbox = self.expect_living(id_or_name).await?;
+        let Some(remaining) = sandbox.remaining else { return Ok(sandbox) };
+        let start = self.start_of(sandbox.loopback_only, &sandbox.layers);
+        let anew = self.workspaces.resume(&sandbox.id, start).await?;
+        let expires = OffsetDateTime::now_utc() + remaining;
+        let mut resumed = Sandbox { remaining: None, expires, ..(*sandbox).clone() };
+        if anew && !resumed.notes.iter().any(|note| note == STARTED_ANEW) {
+            resumed.notes.push(STARTED_ANEW.to_owned());
+        }
+        self.store.pause_sandbox(record::to_row(&resumed)).await?;
+        Ok(self.replace(resumed))
+    }
+
+    fn replace(&self, sandbox: Sandbox) -> Arc<Sandbox> {
+        let sandbox = Arc::new(sandbox);
+        self.lock().living.insert(sandbox.id.clone(), Arc::clone(&sandbox));
+        sandbox
+    }
+
+    /// The sandbox with this id or name, if it lives.
+    pub async fn expect_living(&self, id_or_name: &str) -> Result<Arc<Sandbox>> {
+        let sandbox = self.get(id_or_name).await?;
+        match sandbox.end {
+            None => Ok(sandbox),
+            Some((_, reason)) => Err(Error::invalid(
+                "sandbox_id",
+                format!("{} has ended ({}); create_sandbox makes another", sandbox.id, reason.name()),
+            )),
+        }
+    }
+
     fn isolation_of(workspace: &Workspace) -> String {
-        if workspace.has_own_root() { "namespaces" } else { "none" }.to_owned()
+        if workspace.has_own_root() { ISOLATED } else { NOT_ISOLATED }.to_owned()
     }
 
     /// A sandbox for a run: an idle one that an earlier run left and that has these variables, or a new one. `is_busy`
@@ -123,7 +198,8 @@ impl Sandboxes {
         is_busy: impl Fn(&WorkspaceId) -> bool,
     ) -> Result<Claim> {
         let fits = |sandbox: &Sandbox| {
-            sandbox.metadata.get(PURPOSE.0).is_some_and(|value| value == PURPOSE.1)
+            sandbox.remaining.is_none()
+                && sandbox.metadata.get(PURPOSE.0).is_some_and(|value| value == PURPOSE.1)
                 && self.workspaces.get(sandbox.id.as_str()).is_ok_and(|workspace| workspace.env == env)
         };
         let left = {
@@ -164,14 +240,19 @@ impl Sandboxes {
         all.find(named).cloned()
     }
 
-    /// Sandboxes that live, or those that have ended, newest first, that have all of `metadata`.
-    pub async fn list(&self, ended: bool, metadata: &BTreeMap<String, String>) -> Result<Vec<Arc<Sandbox>>> {
-        let mut all: Vec<Arc<Sandbox>> = if ended {
+    /// Sandboxes in a state, newest first, that have all of `metadata`; without one, all that live.
+    pub async fn list(
+        &self,
+        status: Option<Status>,
+        metadata: &BTreeMap<String, String>,
+    ) -> Result<Vec<Arc<Sandbox>>> {
+        let mut all: Vec<Arc<Sandbox>> = if status == Some(Status::Shutdown) {
             let rows = self.store.ended_sandboxes(MOST_LISTED).await?;
             rows.into_iter().filter_map(record::from_row).map(Arc::new).collect()
         } else {
             self.lock().living.values().cloned().collect()
         };
+        all.retain(|sandbox| status.is_none_or(|status| sandbox.status() == status));
         all.retain(|sandbox| metadata.iter().all(|(name, value)| sandbox.metadata.get(name) == Some(value)));
         all.sort_by_key(|sandbox| std::cmp::Reverse(sandbox.seq));
         Ok(all)
@@ -184,7 +265,7 @@ impl Sandboxes {
         known
             .living
             .values()
-            .filter(|sandbox| sandbox.expires <= now)
+            .filter(|sandbox| sandbox.remaining.is_none() && sandbox.expires <= now)
             .map(|sandbox| sandbox.id.clone())
             .collect()
     }
@@ -193,7 +274,7 @@ impl Sandboxes {
     pub async fn ended(&self, id: &WorkspaceId, reason: EndReason) -> Result<Option<Arc<Sandbox>>> {
         let Some(living) = self.lock().living.remove(id) else { return Ok(None) };
         let now = OffsetDateTime::now_utc();
-        let sandbox = Sandbox { end: Some((now, reason)), ..(*living).clone() };
+        let sandbox = Sandbox { end: Some((now, reason)), remaining: None, ..(*living).clone() };
         let (ended_ms, reason) = (timestamp::to_millis(now), reason.name().to_owned());
         self.store.end_sandbox(id.to_string(), ended_ms, reason).await?;
         Ok(Some(Arc::new(sandbox)))

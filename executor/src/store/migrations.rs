@@ -133,6 +133,14 @@ CREATE TABLE sandboxes (
 CREATE INDEX sandboxes_running ON sandboxes (seq) WHERE ended_ms IS NULL;
 CREATE INDEX sandboxes_ended ON sandboxes (ended_ms) WHERE ended_ms IS NOT NULL;
 ",
+    "
+ALTER TABLE sandboxes ADD COLUMN loopback_only INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sandboxes ADD COLUMN remaining_ms INTEGER;
+ALTER TABLE sandboxes ADD COLUMN layers TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE sandboxes ADD COLUMN blueprint TEXT;
+ALTER TABLE sandboxes ADD COLUMN snapshot_id TEXT;
+CREATE INDEX sandboxes_suspended ON sandboxes (seq) WHERE remaining_ms IS NOT NULL AND ended_ms IS NULL;
+",
 ];
 
 /// Takes the steps that the file lacks, after a copy of it was made beside it.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ const MAX_NAME: usize = 64;
 struct Furniture {
     source: Option<git::Checked>,
     python: bool,
-    network: Option<Network>,
+    sandbox: Option<SandboxStart>,
 }
 
 /// What to make.
@@ -42,8 +43,17 @@ pub struct NewWorkspace {
     pub env: BTreeMap<String, String>,
     /// Whether to make a Python environment.
     pub python: bool,
-    /// Whether it is a sandbox, and then whether it has more network than the loopback.
-    pub sandbox: Option<Network>,
+    /// How it starts, where it is a sandbox.
+    pub sandbox: Option<SandboxStart>,
+}
+
+/// What a sandbox starts with.
+#[derive(Debug, Clone)]
+pub struct SandboxStart {
+    /// What it reaches.
+    pub network: Network,
+    /// What others left that it begins with, the last one uppermost.
+    pub layers: Vec<PathBuf>,
 }
 
 /// What a sandbox reaches.
@@ -93,7 +103,7 @@ impl Workspaces {
         let (told, outcome) = oneshot::channel();
         self.tasks.spawn(Arc::clone(self).make(
             workspace,
-            Furniture { source, python: new.python, network: new.sandbox },
+            Furniture { source, python: new.python, sandbox: new.sandbox },
             told,
         ));
         match tokio::time::timeout(patience, outcome).await {
@@ -195,14 +205,14 @@ impl Workspaces {
     async fn furnish(
         &self,
         workspace: &mut Workspace,
-        Furniture { source, python, network }: Furniture,
+        Furniture { source, python, sandbox }: Furniture,
         entry: &Entry,
     ) -> Result<()> {
         let abandoned = &entry.abandoned;
-        if let Some(network) = network {
+        if let Some(start) = sandbox {
             match self.enclosure.usable().await {
                 Ok(found) => {
-                    let (running, root) = self.enclosure.start(workspace, network).await?;
+                    let (running, root) = self.enclosure.start(workspace, &start).await?;
                     entry.runs(running, root);
                     workspace.notes.extend(found.gap.clone());
                     workspace.notes.extend(self.enclosure.unlimited());

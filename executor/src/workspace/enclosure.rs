@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::OnceCell;
 
-use super::create::Network;
+use super::create::{Network, SandboxStart};
 use super::{Paths, Workspace};
 use crate::config::Config;
 use crate::data_root::DataRoot;
@@ -113,9 +113,10 @@ impl Enclosure {
             Form::Overlay(_) => Paths::of_overlay(&place),
             Form::ReadOnly => Paths::beneath(&place),
         };
+        let start = SandboxStart { network: Network::Loopback, layers: Vec::new() };
         let tried = async {
             self.make_directories(found, &paths)?;
-            let (running, _root) = self.run(found, &paths, TRIAL, Network::Loopback).await?;
+            let (running, _root) = self.run(found, &paths, TRIAL, &start).await?;
             running.end().await;
             Ok(())
         };
@@ -132,16 +133,24 @@ impl Enclosure {
         }
     }
 
+    /// The directories that a sandbox of this id has on the disk, and what its jobs see of them.
+    pub(super) fn left(&self, id: &WorkspaceId) -> Option<(Paths, Paths)> {
+        let overlay = Paths::of_overlay(&self.root.sandbox(id));
+        let other = Paths::beneath(&self.root.workspaces.join(id.as_str()));
+        let found = [overlay, other].into_iter().find(|paths| paths.home.is_dir())?;
+        Some((found, Paths::seen_in_sandbox()))
+    }
+
     /// Starts the sandbox of a workspace, and returns its root too.
     pub(super) async fn start(
         &self,
         workspace: &Workspace,
-        network: Network,
+        start: &SandboxStart,
     ) -> Result<(Running, RootDirectory)> {
         let found = self.usable().await;
         let found = found.map_err(|why| Error::internal("starting a sandbox", why.to_owned()))?;
         let hostname = workspace.id.as_str().replace('_', "-");
-        self.run(found, &workspace.paths, &hostname, network).await
+        self.run(found, &workspace.paths, &hostname, start).await
     }
 
     async fn run(
@@ -149,7 +158,7 @@ impl Enclosure {
         found: &Found,
         paths: &Paths,
         hostname: &str,
-        network: Network,
+        start: &SandboxStart,
     ) -> Result<(Running, RootDirectory)> {
         let limits = &self.quotas.sandbox;
         let made = self.quotas.group.as_ref().ok().map(|all| all.child(hostname, limits)).transpose();
@@ -158,7 +167,7 @@ impl Enclosure {
             Some(group) => Fence::Group(group.entrances()),
             None => Fence::Processes { data: limits.memory_bytes, count: limits.processes },
         };
-        Running::start(&self.plan(found, paths, hostname, network, fence), group).await
+        Running::start(&self.plan(found, paths, hostname, start, fence), group).await
     }
 
     /// What a sandbox may use.
@@ -193,11 +202,11 @@ impl Enclosure {
         }
     }
 
-    fn plan(&self, found: &Found, paths: &Paths, hostname: &str, network: Network, fence: Fence) -> Plan {
+    fn plan(&self, found: &Found, paths: &Paths, hostname: &str, start: &SandboxStart, fence: Fence) -> Plan {
         let disk = match found.form {
             Form::Overlay(users) => {
                 let (upper, scratch) = (paths.root.join(UPPER), paths.root.join(SCRATCH));
-                Disk::Overlay(Overlay { layers: Vec::new(), upper, scratch, users })
+                Disk::Overlay(Overlay { layers: start.layers.clone(), upper, scratch, users })
             }
             Form::ReadOnly => Disk::ReadOnly { home: paths.home.clone(), tmp: paths.tmp.clone() },
         };
@@ -206,7 +215,7 @@ impl Enclosure {
             disk,
             hidden: std::iter::once(self.root.path.clone()).chain(self.hidden.iter().cloned()).collect(),
             hostname: hostname.to_owned(),
-            network: network == Network::Machine,
+            network: start.network == Network::Machine,
             fence,
         }
     }

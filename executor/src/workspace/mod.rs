@@ -16,10 +16,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use time::OffsetDateTime;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use create::{Network, NewWorkspace};
+pub use create::{Network, NewWorkspace, SandboxStart};
 pub use enclosure::Enclosure;
 pub use git::{Credential, GitSource, GitStatus};
 pub use python::Python;
@@ -30,7 +31,7 @@ use crate::file::Root;
 use crate::id::WorkspaceId;
 use crate::process::cgroup::Memory;
 use crate::process::identity::Identity;
-use crate::process::sandbox::{self, RootDirectory, Running};
+use crate::process::sandbox::{self, RootDirectory, Running, Usage};
 use crate::process::spawn::Spawner;
 use crate::process::workers::Workers;
 use crate::store::Store;
@@ -86,6 +87,8 @@ pub enum State {
     Creating,
     /// Usable.
     Ready,
+    /// A sandbox whose processes stand still. It waits to be resumed.
+    Suspended,
     /// Being removed.
     Deleting,
     /// Could not be made; the notes say why. It lives until it is deleted.
@@ -183,7 +186,9 @@ struct Entry {
     /// Ends the making of the workspace.
     abandoned: CancellationToken,
     /// What runs the jobs of a sandbox that has a root of its own.
-    running: Mutex<Option<Running>>,
+    running: Mutex<Option<Arc<Running>>>,
+    /// Whether they stand still.
+    still: watch::Sender<bool>,
 }
 
 /// Leave to use a workspace. It can't be deleted while this is held.
@@ -197,6 +202,8 @@ pub struct Lease {
     pub spawner: Arc<Spawner>,
     /// Where the kernel tells of want of memory of its processes, if it has limits of its own.
     pub memory: Option<Arc<Memory>>,
+    /// Whether a sandbox stands still, for what counts its time.
+    pub still: Option<watch::Receiver<bool>>,
     /// Cancelled when the workspace is to be deleted, which then waits for this lease: what takes long gives up.
     pub closing: CancellationToken,
     _gate: tokio::sync::OwnedRwLockReadGuard<()>,
@@ -265,17 +272,13 @@ impl Workspaces {
             stopping,
             known: Mutex::new(HashMap::new()),
         };
+        let suspended = this.store.suspended_sandboxes().await?;
         for row in this.store.workspaces().await? {
             let id = row.workspace_id.clone();
-            match record::from_row(row, &this.root.workspaces) {
-                Some(workspace)
-                    if workspace.state == State::Ready
-                        && !workspace.sandbox
-                        && workspace.paths.root.is_dir() =>
-                {
-                    this.adopt(workspace)?;
-                }
-                _ => {
+            let found = record::from_row(row, &this.root.workspaces);
+            match found.and_then(|workspace| this.outlives(workspace, &suspended)) {
+                Some(workspace) => drop(this.adopt(workspace)?),
+                None => {
                     if let Some(id) = WorkspaceId::parse(&id) {
                         let paths = Paths::new(&this.root.workspaces, &id);
                         removal::remove(&this.root.trash, &paths.root).await?;
@@ -286,6 +289,19 @@ impl Workspaces {
         }
         removal::clear(&this.root, &this.known_ids()).await?;
         Ok(this)
+    }
+
+    /// What of a workspace on record is there after its executor ended; of sandboxes those that were suspended.
+    fn outlives(&self, mut workspace: Workspace, suspended: &[String]) -> Option<Workspace> {
+        if workspace.sandbox {
+            if !suspended.iter().any(|id| id == workspace.id.as_str()) {
+                return None;
+            }
+            (workspace.paths, workspace.seen) = self.enclosure.left(&workspace.id)?;
+        }
+        let usable = workspace.state == State::Ready && workspace.paths.root.is_dir();
+        let state = if workspace.sandbox { State::Suspended } else { State::Ready };
+        usable.then_some(Workspace { state, ..workspace })
     }
 
     /// The Python environments' template.
@@ -303,6 +319,7 @@ impl Workspaces {
             gate: Arc::default(),
             abandoned: self.stopping.child_token(),
             running: Mutex::default(),
+            still: watch::Sender::new(false),
         });
         self.lock().insert(id, Arc::clone(&entry));
         Ok(entry)
@@ -327,6 +344,9 @@ impl Workspaces {
         let workspace = entry.now();
         match workspace.state {
             State::Ready => {}
+            State::Suspended => {
+                return Err(Error::SandboxSuspended { sandbox_id: workspace.id.to_string() });
+            }
             State::Creating => {
                 return Err(Error::WorkspaceNotReady { workspace_id: workspace.id.to_string() });
             }
@@ -342,7 +362,90 @@ impl Workspaces {
         let closing = entry.abandoned.clone();
         let spawner = entry.own_spawner().unwrap_or_else(|| Arc::clone(&self.spawner));
         let memory = entry.running().as_ref().and_then(|running| running.memory.clone());
-        Ok(Lease { workspace, root: entry.root(), spawner, memory, closing, _gate: gate })
+        let still = workspace.sandbox.then(|| entry.still.subscribe());
+        Ok(Lease { workspace, root: entry.root(), spawner, memory, still, closing, _gate: gate })
+    }
+
+    /// Has all processes of a sandbox stand still. `record` is done when nothing more starts in it, and before they do.
+    pub async fn suspend(&self, id: &WorkspaceId, record: impl Future<Output = Result<()>>) -> Result<()> {
+        let entry = self.entry(id.as_str())?;
+        let _closed = entry.gate.write().await;
+        let workspace = entry.now();
+        let running = entry.running().clone();
+        match (workspace.state, running) {
+            (State::Suspended, _) => Ok(()),
+            (State::Ready, Some(running)) => {
+                record.await?;
+                if let Err(error) = running.freeze(true).await {
+                    let _goes_on = running.freeze(false).await;
+                    return Err(error);
+                }
+                entry.still.send_replace(true);
+                entry.set(Workspace { state: State::Suspended, ..(*workspace).clone() });
+                Ok(())
+            }
+            (State::Ready, None) => Err(Error::invalid(
+                "sandbox_id",
+                format!("{id} is a plain directory (isolation none), which can't be suspended"),
+            )),
+            _ => Err(Error::WorkspaceNotFound { workspace_id: id.to_string() }),
+        }
+    }
+
+    /// Lets the processes of a suspended sandbox go on; where they ended with an executor, it starts again with its files.
+    /// True for that.
+    pub async fn resume(&self, id: &WorkspaceId, start: SandboxStart) -> Result<bool> {
+        let entry = self.entry(id.as_str())?;
+        let _closed = entry.gate.write().await;
+        let workspace = entry.now();
+        if workspace.state != State::Suspended {
+            return Ok(false);
+        }
+        let running = entry.running().clone();
+        let anew = running.is_none();
+        match running {
+            Some(running) => running.freeze(false).await?,
+            None => {
+                let (running, root) = self.enclosure.start(&workspace, &start).await?;
+                entry.runs(running, root);
+            }
+        }
+        entry.set(Workspace { state: State::Ready, ..(*workspace).clone() });
+        entry.still.send_replace(false);
+        Ok(anew)
+    }
+
+    /// What the processes of a sandbox use; nothing where it does not run.
+    pub async fn usage(&self, id: &WorkspaceId) -> Result<Option<Usage>> {
+        let running = self.entry(id.as_str())?.running().clone();
+        match running {
+            Some(running) => running.usage().await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Fails where a sandbox stands still, so that none of its processes can do what is asked.
+    pub fn expect_awake(&self, id: &WorkspaceId) -> Result<()> {
+        match self.get(id.as_str()) {
+            Ok(workspace) if workspace.state == State::Suspended => {
+                Err(Error::SandboxSuspended { sandbox_id: id.to_string() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the processes of a sandbox at once.
+    pub async fn end_processes(&self, id: &WorkspaceId) {
+        if let Ok(entry) = self.entry(id.as_str()) {
+            entry.end_running().await;
+        }
+    }
+
+    /// The same for all that stand still: they would hear nothing of an orderly end.
+    pub async fn end_suspended(&self) {
+        let entries: Vec<Arc<Entry>> = self.lock().values().cloned().collect();
+        let still = entries.iter().filter(|entry| entry.now().state == State::Suspended);
+        futures::future::join_all(still.map(|entry| entry.end_running())).await;
     }
 
     /// Closes a workspace for good: once this returns nothing starts in it any more.
@@ -361,9 +464,7 @@ impl Workspaces {
 
     /// Removes a workspace that was closed and whose processes are gone; returns the bytes freed.
     pub async fn remove(&self, workspace: &Workspace) -> Result<u64> {
-        if let Ok(entry) = self.entry(workspace.id.as_str()) {
-            entry.end_running().await;
-        }
+        self.end_processes(&workspace.id).await;
         let bytes = self.remove_files(workspace).await?;
         self.store.remove_workspace(workspace.id.as_str().to_owned()).await?;
         self.lock().remove(&workspace.id);
@@ -448,7 +549,7 @@ impl Entry {
     fn runs(&self, running: Running, root: RootDirectory) {
         let root = Arc::new(Root::of_sandbox(root, HOME_BENEATH));
         *self.root.lock().unwrap_or_else(PoisonError::into_inner) = root;
-        *self.running() = Some(running);
+        *self.running() = Some(Arc::new(running));
     }
 
     /// Ends all processes of a sandbox that has a root of its own.
@@ -459,7 +560,7 @@ impl Entry {
         }
     }
 
-    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+    fn running(&self) -> MutexGuard<'_, Option<Arc<Running>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

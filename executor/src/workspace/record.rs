@@ -75,7 +75,8 @@ impl State {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Creating => "creating",
-            Self::Ready => "ready",
+            // What it is beyond that is on the sandbox's record.
+            Self::Ready | Self::Suspended => "ready",
             Self::Deleting => "deleting",
             Self::Failed => "failed",
         }

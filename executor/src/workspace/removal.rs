@@ -35,16 +35,21 @@ pub(super) async fn remove(trash: &Path, tree: &Path) -> Result<u64> {
 /// Empties the trash, and removes directories of workspaces that are not on record.
 pub(super) async fn clear(root: &DataRoot, known: &[WorkspaceId]) -> Result<()> {
     let mut strays = Vec::new();
-    for entry in list(&root.workspaces)? {
-        let id = entry.file_name().and_then(|name| name.to_str()).and_then(WorkspaceId::parse);
-        if id.is_some_and(|id| !known.contains(&id)) {
+    let of_workspaces = list(&root.workspaces)?;
+    let of_sandboxes = list(&root.sandboxes)?;
+    // Beside the workspaces is the template of Python environments.
+    strays.extend(of_sandboxes.iter().filter(|entry| id_of(entry).is_none()).cloned());
+    for entry in of_workspaces.into_iter().chain(of_sandboxes) {
+        if id_of(&entry).is_some_and(|id| !known.contains(&id)) {
             strays.push(entry);
         }
     }
-    // No sandbox outlives its executor.
-    strays.extend(list(&root.sandboxes)?);
     strays.extend(list(&root.trash)?);
     blocking(move || strays.iter().try_for_each(|tree| remove_tree(tree))).await
+}
+
+fn id_of(entry: &Path) -> Option<WorkspaceId> {
+    entry.file_name().and_then(|name| name.to_str()).and_then(WorkspaceId::parse)
 }
 
 /// Bytes of a tree on disk, and whether counting stopped at its limit of time.

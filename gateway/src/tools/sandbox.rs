@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use runlet_proto::v1::{
-    CreateSandboxRequest, GetSandboxRequest, ListSandboxesRequest, RunCodeRequest, Sandbox, SandboxFile,
-    ShutdownSandboxRequest, StartJobRequest, sandbox::State, write_file_request::Header,
+    CreateSandboxRequest, GetSandboxRequest, GetSandboxUsageRequest, ListSandboxesRequest,
+    ResumeSandboxRequest, RunCodeRequest, Sandbox, SandboxFile, ShutdownSandboxRequest, StartJobRequest,
+    SuspendSandboxRequest, sandbox::State, write_file_request::Header,
 };
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -18,7 +19,7 @@ use crate::{
     executor::{Repeat, jobs, sandboxes},
     failure::Failure,
     path,
-    reply::{Reply, counted, filled, time_text, wire_seconds},
+    reply::{Reply, counted, filled, seconds, time_text, wire_seconds},
 };
 
 pub(super) fn tools() -> Vec<Offered> {
@@ -30,6 +31,9 @@ pub(super) fn tools() -> Vec<Offered> {
         Offered::new::<ExecuteInSandbox>("sandboxes"),
         Offered::new::<UploadFile>("sandboxes"),
         Offered::new::<DownloadArtifact>("sandboxes"),
+        Offered::new::<SuspendSandbox>("sandboxes"),
+        Offered::new::<ResumeSandbox>("sandboxes"),
+        Offered::new::<GetSandboxUsage>("sandboxes"),
         Offered::new::<ShutdownSandbox>("sandboxes"),
     ]
 }
@@ -146,20 +150,19 @@ impl Tool for CreateSandbox {
     }
 }
 
-#[derive(Deserialize, Serialize, JsonSchema, Clone, Copy, Default)]
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
 #[serde(rename_all = "snake_case")]
 enum Status {
-    #[default]
     Running,
+    Suspended,
     Shutdown,
 }
 
-/// Lists sandboxes, newest first.
+/// Lists sandboxes that live, newest first; ended ones with status=shutdown.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListSandboxes {
-    #[serde(default)]
-    status: Status,
+    status: Option<Status>,
     /// Only those with all of these
     metadata: Option<BTreeMap<String, String>>,
 }
@@ -172,8 +175,10 @@ impl Tool for ListSandboxes {
 
     async fn call(self, context: &Context) -> Result<Reply, Failure> {
         let state = match self.status {
-            Status::Running => State::Running,
-            Status::Shutdown => State::Shutdown,
+            None => State::Unspecified,
+            Some(Status::Running) => State::Running,
+            Some(Status::Suspended) => State::Suspended,
+            Some(Status::Shutdown) => State::Shutdown,
         };
         let metadata = self.metadata.unwrap_or_default().into_iter().collect();
         let message = ListSandboxesRequest { state: state.into(), metadata };
@@ -295,6 +300,87 @@ impl Tool for DownloadArtifact {
     }
 }
 
+/// Freezes a sandbox with its processes and its lifetime. Its files survive a restart of the server.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SuspendSandbox {
+    sandbox_id: String,
+}
+
+impl Tool for SuspendSandbox {
+    const NAME: &'static str = "suspend_sandbox";
+    const TITLE: &'static str = "Suspend a sandbox";
+    const EFFECT: Effect = Effect::CHANGES;
+    const RECORD: &'static [(&'static str, &'static str)] = &[("id", "string"), ("status", "string")];
+
+    async fn call(self, context: &Context) -> Result<Reply, Failure> {
+        let message = SuspendSandboxRequest { principal: context.principal(), sandbox_id: self.sandbox_id };
+        let send = |channel, request| async move { sandboxes(channel).suspend_sandbox(request).await };
+        let answer = context.link.call(message, ANSWER_TIME, Repeat::Always, send).await?;
+        Ok(record(&answer.sandbox.unwrap_or_default()))
+    }
+}
+
+/// Lets a suspended sandbox go on.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ResumeSandbox {
+    sandbox_id: String,
+}
+
+impl Tool for ResumeSandbox {
+    const NAME: &'static str = "resume_sandbox";
+    const TITLE: &'static str = "Resume a sandbox";
+    const EFFECT: Effect = Effect::CHANGES;
+    const RECORD: &'static [(&'static str, &'static str)] = &[("id", "string"), ("status", "string")];
+
+    async fn call(self, context: &Context) -> Result<Reply, Failure> {
+        let message = ResumeSandboxRequest { principal: context.principal(), sandbox_id: self.sandbox_id };
+        let send = |channel, request| async move { sandboxes(channel).resume_sandbox(request).await };
+        let answer = context.link.call(message, with_wait(wait_seconds()), Repeat::Always, send).await?;
+        Ok(record(&answer.sandbox.unwrap_or_default()))
+    }
+}
+
+/// Tells what a sandbox uses: memory, disk and processes now, CPU time and the memory's peak in all.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct GetSandboxUsage {
+    sandbox_id: String,
+}
+
+impl Tool for GetSandboxUsage {
+    const NAME: &'static str = "get_sandbox_usage";
+    const TITLE: &'static str = "Show what a sandbox uses";
+    const EFFECT: Effect = Effect::READS;
+    const RECORD: &'static [(&'static str, &'static str)] = &[("now", "object"), ("in_all", "object")];
+
+    async fn call(self, context: &Context) -> Result<Reply, Failure> {
+        let message = GetSandboxUsageRequest { sandbox_id: self.sandbox_id };
+        let send = |channel, request| async move { sandboxes(channel).get_sandbox_usage(request).await };
+        let answer = context.link.call(message, ANSWER_TIME, Repeat::Always, send).await?;
+        let sandbox = answer.sandbox.unwrap_or_default();
+        let used = answer.processes;
+        Ok(Reply::Record(json!({
+            "sandbox_id": sandbox.sandbox_id,
+            "status": status_name(sandbox.state()),
+            "limits": limits(&sandbox),
+            "now": {
+                "memory_bytes": used.as_ref().map(|used| used.memory_bytes),
+                "disk_bytes": answer.disk_bytes,
+                "disk_bytes_partial": answer.disk_partial,
+                "processes": used.as_ref().map(|used| used.count),
+            },
+            "in_all": {
+                "cpu_seconds": used.as_ref().and_then(|used| seconds(used.cpu.as_ref())),
+                "peak_memory_bytes": used.as_ref().and_then(|used| used.peak_memory_bytes),
+                "network_received_bytes": used.as_ref().and_then(|used| used.received_bytes),
+                "network_sent_bytes": used.as_ref().and_then(|used| used.sent_bytes),
+            },
+        })))
+    }
+}
+
 /// Ends a sandbox with its processes, and removes its data.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -319,6 +405,20 @@ impl Tool for ShutdownSandbox {
     }
 }
 
+const fn status_name(state: State) -> &'static str {
+    match state {
+        State::Shutdown => "shutdown",
+        State::Suspended => "suspended",
+        State::Running | State::Unspecified => "running",
+    }
+}
+
+fn limits(sandbox: &Sandbox) -> Option<Value> {
+    let limits = sandbox.limits?;
+    let cpus = Some(limits.cpus).filter(|cpus| *cpus > 0.0);
+    Some(json!({ "memory_bytes": limits.memory_bytes, "cpus": cpus, "processes": limits.processes }))
+}
+
 fn record(sandbox: &Sandbox) -> Reply {
     Reply::Record(Value::Object(object(sandbox)))
 }
@@ -328,14 +428,15 @@ fn object(sandbox: &Sandbox) -> Map<String, Value> {
         "id": sandbox.sandbox_id,
         "sandbox_id": sandbox.sandbox_id,
         "name": filled(sandbox.name.clone()),
-        "status": match sandbox.state() {
-            State::Shutdown => "shutdown",
-            State::Running | State::Unspecified => "running",
-        },
+        "status": status_name(sandbox.state()),
+        "blueprint": filled(sandbox.blueprint.clone()),
+        "snapshot_id": filled(sandbox.snapshot_id.clone()),
         "metadata": sandbox.metadata,
         "created_at": time_text(sandbox.create_time.as_ref()),
         "expires_at": time_text(sandbox.expire_time.as_ref()),
+        "remaining_seconds": seconds(sandbox.remaining.as_ref()),
         "isolation": sandbox.isolation,
+        "limits": limits(sandbox),
         "end_reason": filled(sandbox.end_reason.clone()),
         "notes": sandbox.notes,
     });

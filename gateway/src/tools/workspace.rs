@@ -258,6 +258,7 @@ fn workspace_record(workspace: &Workspace) -> Map<String, Value> {
         State::Ready => "ready",
         State::Deleting => "deleting",
         State::Failed => "failed",
+        State::Suspended => "suspended",
     };
     let git = workspace
         .git

@@ -9,6 +9,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal};
+
 pub use memory::{Limit, Memory};
 
 /// How long a group may take to freeze, or its last process to leave it.
@@ -236,15 +238,23 @@ impl Group {
         }
     }
 
-    /// Removes the group with those in it. Fails where processes stay in one.
-    pub fn remove(&self) -> io::Result<()> {
-        self.places.iter().try_for_each(|place| remove(&place.directory))
-    }
-
-    /// Waits for the last process to leave, and removes the group.
-    pub fn remove_when_empty(&self) -> io::Result<()> {
+    /// Kills all that is in the group and in those in it, frozen or not, and removes them.
+    pub fn end(&self) -> io::Result<()> {
         let until = Instant::now() + PATIENCE;
         loop {
+            for directory in self.places.iter().flat_map(|place| within(&place.directory)) {
+                let text = fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
+                let processes = text.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?));
+                for process in processes {
+                    let _may_be_gone = rustix::process::kill_process(process, Signal::KILL);
+                }
+                // What is frozen ends when it goes on.
+                let (_, first, second) = FREEZE;
+                for (file, thawed) in [(first, "THAWED"), (second, "0")] {
+                    let file = directory.join(file);
+                    let _not_there = if file.exists() { fs::write(file, thawed) } else { Ok(()) };
+                }
+            }
             match self.remove() {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < until => {
                     let _interrupted = rustix::thread::nanosleep(&LOOK_PERIOD);
@@ -252,6 +262,11 @@ impl Group {
                 other => return other,
             }
         }
+    }
+
+    /// Removes the group with those in it. Fails where processes stay in one.
+    pub fn remove(&self) -> io::Result<()> {
+        self.places.iter().try_for_each(|place| remove(&place.directory))
     }
 
     fn place(&self, controller: Controller) -> Option<&Place> {
@@ -275,6 +290,19 @@ impl Group {
 /// Has this process enter a group by its [`Group::entrances`].
 pub(super) fn enter(entrances: &[PathBuf]) -> io::Result<()> {
     entrances.iter().try_for_each(|entrance| fs::write(entrance, "0"))
+}
+
+/// The directory of a group and those of the groups in it.
+fn within(directory: &Path) -> Vec<PathBuf> {
+    let mut found = vec![directory.to_owned()];
+    let mut next = 0;
+    while next < found.len() {
+        let entries = fs::read_dir(&found[next]).into_iter().flatten().flatten();
+        let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        found.extend(directories.map(|entry| entry.path()).collect::<Vec<_>>());
+        next += 1;
+    }
+    found
 }
 
 /// A group's own files can't be removed, and need not be.

@@ -149,6 +149,10 @@ fn bubblewrap(plan: &Plan) -> Command {
     if !plan.network {
         command.arg("--unshare-net");
     }
+    if matches!(plan.fence, Fence::Processes { .. }) {
+        // With a control group it is ended by that, however it was stopped.
+        command.arg("--die-with-parent");
+    }
     // No terminal of the executor's to type into; process 1 is ours, and can be neither killed nor stopped from inside.
     command.args(["--new-session", "--as-pid-1", "--hostname", &plan.hostname]);
     command

@@ -17,10 +17,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
@@ -28,7 +29,7 @@ use tokio::process::{Child, Command};
 pub use enter::enter;
 pub use inside::serve;
 
-use super::cgroup::{Group, Memory};
+use super::cgroup::{self, Group, Memory};
 use super::spawn::Spawner;
 use crate::error::{Error, Result};
 
@@ -40,6 +41,9 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// How long the processes of a sandbox may take to go once they were told to, before they are killed from outside.
 const END_LIMIT: Duration = Duration::from_secs(10);
+
+/// How often it is looked for processes that were started while others were stopped.
+const STOP_ROUNDS: usize = 50;
 
 /// Bytes kept of what bubblewrap said.
 const COMPLAINT_BYTES: usize = 4096;
@@ -138,7 +142,27 @@ pub struct Running {
     /// Where the kernel tells of want of memory in it, if it has a group of its own.
     pub memory: Option<Arc<Memory>>,
     group: Option<Group>,
-    monitor: Child,
+    /// Process 1 of the sandbox, as its number is outside.
+    first: i32,
+    /// bubblewrap's process outside, until it is ended.
+    monitor: Mutex<Option<Child>>,
+    /// Whether it has the machine's network.
+    on_network: bool,
+}
+
+/// What a sandbox uses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Processor time since it runs.
+    pub cpu: Duration,
+    /// Bytes of memory now.
+    pub memory_bytes: u64,
+    /// Most bytes of memory since it runs; `None` where the kernel does not count that.
+    pub peak_memory_bytes: Option<u64>,
+    /// Processes now, without those that are the executor's.
+    pub processes: u64,
+    /// Bytes received and sent since it runs; `None` where it shares the network with others.
+    pub network_bytes: Option<(u64, u64)>,
 }
 
 /// The root of a sandbox as its processes see it, opened with `O_PATH`.
@@ -184,17 +208,19 @@ impl Running {
             .map_err(failed)?;
         let spawner = Spawner::inside(own, plan.owner())?;
         match tokio::time::timeout(START_LIMIT, spawner.greeted()).await {
-            Ok(true) => {
-                let memory = group.as_ref().map(|group| Arc::new(group.memory()));
-                let running = Self { spawner: Arc::new(spawner), memory, group, monitor };
-                match running.root() {
-                    Ok(root) => Ok((running, root)),
-                    Err(error) => {
-                        running.end().await;
-                        Err(failed(error))
-                    }
+            Ok(true) => match root_of(&monitor) {
+                Ok((first, root)) => {
+                    let memory = group.as_ref().map(|group| Arc::new(group.memory()));
+                    let (spawner, monitor) = (Arc::new(spawner), Mutex::new(Some(monitor)));
+                    let on_network = plan.network;
+                    Ok((Self { spawner, memory, group, first, monitor, on_network }, root))
                 }
-            }
+                Err(error) => {
+                    drop(spawner);
+                    end(monitor, group).await;
+                    Err(failed(error))
+                }
+            },
             outcome => {
                 drop(spawner);
                 let mut complaint = Vec::new();
@@ -213,43 +239,129 @@ impl Running {
         }
     }
 
-    fn root(&self) -> io::Result<RootDirectory> {
-        use rustix::fs::{Mode, OFlags};
-        let first = self.process_1().ok_or_else(|| io::Error::other("its process 1 is gone"))?;
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(rustix::fs::open(format!("/proc/{first}/root"), flags, Mode::empty())?)
+    /// Stops all its processes where they are, or lets them go on. When this returns, they have stopped.
+    pub async fn freeze(&self, frozen: bool) -> Result<()> {
+        let (first, group) = (self.first, self.group.clone());
+        let freezing = tokio::task::spawn_blocking(move || match group {
+            Some(group) => group.freeze(frozen),
+            None => {
+                stop(first, frozen);
+                Ok(())
+            }
+        });
+        let failed = |error| Error::internal("suspending or resuming a sandbox", error);
+        freezing.await.map_err(|error| failed(error.into()))?.map_err(failed)
     }
 
-    /// Process 1 of the sandbox, as its number is outside: the only child of bubblewrap's process there.
-    fn process_1(&self) -> Option<i32> {
-        super::tree::children(self.monitor.id()?).into_iter().next()
+    /// What it uses.
+    pub async fn usage(&self) -> Result<Usage> {
+        let (first, group, on_network) = (self.first, self.group.clone(), self.on_network);
+        let looking = tokio::task::spawn_blocking(move || usage(first, group.as_ref(), on_network));
+        let failed = |error| Error::internal("looking at what a sandbox uses", error);
+        looking.await.map_err(|error| failed(error.into()))?.map_err(failed)
     }
 
     /// Ends all its processes. When this returns none is left, nor anything mounted for it.
-    pub async fn end(self) {
-        let Self { spawner, group, monitor, .. } = self;
-        spawner.close();
-        end(monitor, group).await;
+    pub async fn end(&self) {
+        let monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(monitor) = monitor {
+            self.spawner.close();
+            end(monitor, self.group.clone()).await;
+        }
     }
+}
+
+/// Process 1 of a sandbox, as its number is outside: the only child of bubblewrap's process there.
+fn process_1(monitor: &Child) -> Option<i32> {
+    super::tree::children(monitor.id()?).into_iter().next()
+}
+
+fn root_of(monitor: &Child) -> io::Result<(i32, RootDirectory)> {
+    use rustix::fs::{Mode, OFlags};
+    let first = process_1(monitor).ok_or_else(|| io::Error::other("its process 1 is gone"))?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok((first, rustix::fs::open(format!("/proc/{first}/root"), flags, Mode::empty())?))
 }
 
 /// Waits for the processes to go, and kills what does not.
 async fn end(mut monitor: Child, group: Option<Group>) {
+    if let Some(group) = group {
+        let ended = tokio::task::spawn_blocking(move || group.end()).await;
+        if let Ok(Err(error)) = ended {
+            tracing::warn!(error = %error, "a sandbox's control group can't be removed");
+        }
+    } else if let Some(first) = process_1(&monitor) {
+        // Where all have been stopped, it would not see that its socket is closed.
+        stop(first, false);
+    }
     if tokio::time::timeout(END_LIMIT, monitor.wait()).await.is_err() {
         tracing::warn!("a sandbox did not end by itself; it is killed");
         // bubblewrap's process outside has process 1 as its child, and that goes with it only if it is told so.
         let children = monitor.id().map(super::tree::children).unwrap_or_default();
-        for pid in children.into_iter().filter_map(rustix::process::Pid::from_raw) {
-            let _may_be_gone = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        for pid in children.into_iter().filter_map(Pid::from_raw) {
+            let _may_be_gone = rustix::process::kill_process(pid, Signal::KILL);
         }
         let _killed = monitor.kill().await;
     }
-    if let Some(group) = group {
-        let removed = tokio::task::spawn_blocking(move || group.remove_when_empty()).await;
-        if let Ok(Err(error)) = removed {
-            tracing::warn!(error = %error, "a sandbox's control group can't be removed");
+}
+
+/// Stops process 1 of a sandbox and all below it, or lets them go on. Process 1 is the first to stop and the last to go on:
+/// it ends what it finds stopped.
+fn stop(first: i32, stopped: bool) {
+    let signal = if stopped { Signal::STOP } else { Signal::CONT };
+    let send = |pid: i32| {
+        if let Some(process) = Pid::from_raw(pid) {
+            let _may_be_gone = rustix::process::kill_process(process, signal);
         }
+    };
+    let mut known = vec![first];
+    if stopped {
+        send(first);
     }
+    for _ in 0..STOP_ROUNDS {
+        // Whoever was not stopped yet may have started more.
+        let new: Vec<i32> =
+            super::tree::descendants_of(first).into_iter().filter(|pid| !known.contains(pid)).collect();
+        if new.is_empty() {
+            break;
+        }
+        new.iter().copied().for_each(send);
+        known.extend(new);
+    }
+    if !stopped {
+        send(first);
+    }
+}
+
+fn usage(first: i32, group: Option<&Group>, on_network: bool) -> io::Result<Usage> {
+    let all = super::tree::descendants_of(first);
+    // Below process 1 are the inits of its jobs, and below those what is the jobs'.
+    let inits = super::tree::children(first.unsigned_abs()).len();
+    let processes = u64::try_from(all.len().saturating_sub(inits)).unwrap_or(u64::MAX);
+    let network_bytes = if on_network { None } else { network_bytes(first) };
+    let counted = match group {
+        Some(group) => {
+            let cgroup::Usage { cpu, memory_bytes, peak_memory_bytes, .. } = group.usage()?;
+            Usage { cpu, memory_bytes, peak_memory_bytes, ..Usage::default() }
+        }
+        None => {
+            let (cpu, memory_bytes) = super::tree::used_by(&[all, vec![first]].concat());
+            Usage { cpu, memory_bytes, ..Usage::default() }
+        }
+    };
+    Ok(Usage { processes, network_bytes, ..counted })
+}
+
+/// What came in and went out of all interfaces that a process sees: fields 1 and 9 after the name in `/proc/net/dev`.
+fn network_bytes(pid: i32) -> Option<(u64, u64)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/net/dev")).ok()?;
+    let mut sum = (0, 0);
+    for line in text.lines().filter_map(|line| Some(line.split_once(':')?.1)) {
+        let mut fields = line.split_ascii_whitespace().map(|field| field.parse::<u64>().unwrap_or(0));
+        sum.0 += fields.next().unwrap_or(0);
+        sum.1 += fields.nth(7).unwrap_or(0);
+    }
+    Some(sum)
 }
 
 /// The end of the socket that was given as standard input.
