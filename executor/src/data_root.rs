@@ -27,6 +27,8 @@ pub struct DataRoot {
     pub logs: PathBuf,
     /// `sandboxes/`: what each sandbox changes of the machine's files, as an overlay keeps it.
     pub sandboxes: PathBuf,
+    /// `snapshots/`: what sandboxes left, by the id of the snapshot or blueprint; others begin with it.
+    pub snapshots: PathBuf,
     /// `links/`: snapshots that downloads are of, and uploads on their way.
     pub links: PathBuf,
     /// `trash/`: what is being removed. A crash never leaves half of a workspace elsewhere.
@@ -55,6 +57,7 @@ impl DataRoot {
             logs: path.join("logs"),
             links: path.join("links"),
             sandboxes: path.join("sandboxes"),
+            snapshots: path.join("snapshots"),
             trash: path.join("trash"),
             stock: path.join("stock"),
             records: path.join("runlet.db"),
@@ -65,6 +68,7 @@ impl DataRoot {
         create_directory(&root.logs, 0o700)?;
         create_directory(&root.links, 0o700)?;
         create_directory(&root.sandboxes, 0o700)?;
+        create_directory(&root.snapshots, 0o700)?;
         create_directory(&root.trash, 0o700)?;
         create_directory(&root.stock, 0o700)?;
         close_records(&root.path)?;

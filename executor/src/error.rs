@@ -37,6 +37,32 @@ pub enum Error {
         /// The workspace.
         workspace_id: String,
     },
+    /// No snapshot has this id or name.
+    #[error("no snapshot has the id or name '{snapshot_id}'")]
+    SnapshotNotFound {
+        /// What was asked for.
+        snapshot_id: String,
+    },
+    /// No blueprint has this id or name.
+    #[error("no blueprint has the id or name '{name}'")]
+    BlueprintNotFound {
+        /// What was asked for.
+        name: String,
+    },
+    /// The blueprint is still being built.
+    #[error("blueprint {name} is still being built")]
+    BlueprintNotReady {
+        /// The blueprint.
+        name: String,
+    },
+    /// A blueprint of this name follows from other commands, files or another base.
+    #[error("the name '{name}' belongs to a blueprint with another definition, {blueprint_id}")]
+    BlueprintExists {
+        /// The name.
+        name: String,
+        /// What has it.
+        blueprint_id: String,
+    },
     /// The sandbox is suspended.
     #[error("sandbox {sandbox_id} is suspended")]
     SandboxSuspended {

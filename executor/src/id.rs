@@ -71,6 +71,17 @@ id!(
     "term"
 );
 
+id!(
+    /// Id of a snapshot of a sandbox, such as `snap_7f3k2m4qd4ra`.
+    SnapshotId,
+    "snap"
+);
+id!(
+    /// Id of a blueprint of sandboxes, such as `bp_7f3k2m4qd4ra`.
+    BlueprintId,
+    "bp"
+);
+
 fn random() -> Result<String> {
     let mut bytes = [0; RANDOM_BYTES];
     getrandom::fill(&mut bytes)

@@ -3,6 +3,7 @@
 //! Arrows go one way: `rpc` → `machine` → `sandbox` → `workspace`, `job`, `terminal`, `image`, `transfer` → `file` → `output`, `process`,
 //! `store` → `error`, `id`. Only `rpc` knows the wire, only `process` starts processes, and `machine` is where the nouns meet.
 
+mod build;
 pub mod config;
 pub mod data_root;
 pub mod error;

@@ -1,12 +1,12 @@
 //! Where the nouns meet: one machine with its workspaces, jobs and files. What concerns more than one of them, such as
 //! deleting a workspace with its jobs, is done here.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use time::OffsetDateTime;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::data_root::DataRoot;
 use crate::error::{Error, Result};
 use crate::file::{Files, Limits};
-use crate::id::{JobId, TerminalId};
+use crate::id::{BlueprintId, JobId, TerminalId, WorkspaceId};
 use crate::image::Images;
 use crate::job::Jobs;
 use crate::output::Caps;
@@ -29,7 +29,7 @@ use crate::process::veil::Drawn;
 use crate::process::workers::Workers;
 use crate::resources::{Places, Resources};
 use crate::retention::{self, Retention};
-use crate::sandbox::{EndReason, Sandbox, Sandboxes};
+use crate::sandbox::{Blueprint, EndReason, Sandbox, Sandboxes};
 use crate::store::Store;
 use crate::terminal::Terminals;
 use crate::timestamp;
@@ -90,6 +90,8 @@ pub struct Machine {
     spawner: Arc<Spawner>,
     search_path: Vec<std::path::PathBuf>,
     programs: OnceCell<BTreeMap<String, String>>,
+    /// What the commands of blueprints print that are being built.
+    builds: Mutex<HashMap<BlueprintId, watch::Receiver<String>>>,
     tasks: TaskTracker,
     stopping: CancellationToken,
 }
@@ -98,7 +100,7 @@ pub struct Machine {
 #[derive(Debug)]
 pub struct Deleted {
     /// Its id.
-    pub workspace_id: crate::id::WorkspaceId,
+    pub workspace_id: WorkspaceId,
     /// Jobs that were running.
     pub ended_jobs: Vec<JobId>,
     /// Terminals that were open.
@@ -136,6 +138,7 @@ impl Machine {
             workers: workers.clone(),
             spawner: Arc::clone(&spawner),
             search_path: search_path.clone(),
+            reserve_bytes: config.free_disk_bytes,
             clone_limit: Duration::from_secs(config.clone_seconds),
             git_env: config.git_env(),
             enclosure: Enclosure::of_machine(
@@ -197,7 +200,7 @@ impl Machine {
             let problem = format!("namespaces can't be had: {why}; set it to auto or none");
             return Err(Error::invalid("RUNLET_ISOLATION", problem));
         }
-        let sandboxes = Sandboxes::load(store.clone(), Arc::clone(&workspaces)).await?;
+        let sandboxes = Sandboxes::load(store.clone(), Arc::clone(&root), Arc::clone(&workspaces)).await?;
         if after_crash {
             let sweeping =
                 tasks.spawn(sweep(Arc::clone(&workspaces), files.clone(), started, stopping.clone()));
@@ -210,7 +213,7 @@ impl Machine {
             terminals: Arc::new(terminals),
             files,
             images,
-            sandboxes: Arc::new(sandboxes),
+            sandboxes,
             transfers: Arc::new(transfers),
             root,
             identity,
@@ -222,6 +225,7 @@ impl Machine {
             spawner,
             search_path,
             programs: OnceCell::new(),
+            builds: Mutex::default(),
             tasks,
             stopping,
         })
@@ -301,6 +305,15 @@ impl Machine {
         });
     }
 
+    /// Does `work`, however long it takes. The machine's stop waits for it.
+    pub(crate) fn background_to_the_end(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(work);
+    }
+
+    pub(crate) fn builds(&self) -> MutexGuard<'_, HashMap<BlueprintId, watch::Receiver<String>>> {
+        self.builds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Resolves when jobs can no longer be started because the spawner was killed.
     pub async fn spawner_gone(&self) {
         self.spawner.gone().await;
@@ -314,29 +327,45 @@ impl Machine {
     /// The same for a sandbox, which stays on record as ended for this reason.
     pub async fn end_sandbox(self: &Arc<Self>, id_or_name: &str, reason: EndReason) -> Result<Deleted> {
         let (this, id_or_name) = (Arc::clone(self), id_or_name.to_owned());
-        let deleting = self.tasks.spawn(async move {
-            let workspace = this.workspaces.close(&id_or_name).await?;
-            let mut still = Vec::new();
-            if workspace.state == State::Suspended {
-                still = this.jobs.living(Some(&workspace.id));
-                this.workspaces.end_processes(&workspace.id).await;
-            }
-            let (jobs, terminals) = tokio::join!(
-                this.jobs.end_all(Some(&workspace.id), DELETE_GRACE),
-                this.terminals.close_all(Some(&workspace.id)),
-            );
-            let (mut ended_jobs, ended_processes) = jobs?;
-            ended_jobs.extend(still.into_iter().filter(|job| job.end.is_none()).map(|job| job.id));
-            ended_jobs.sort();
-            ended_jobs.dedup();
-            let ended_terminals = terminals?;
-            this.transfers.end_all(&workspace.id).await?;
-            let removed_bytes = this.workspaces.remove(&workspace).await?;
-            let sandbox = this.sandboxes.ended(&workspace.id, reason).await?;
-            let workspace_id = workspace.id.clone();
-            Ok(Deleted { workspace_id, ended_jobs, ended_terminals, ended_processes, removed_bytes, sandbox })
-        });
+        let deleting = self.tasks.spawn(async move { this.take_down(&id_or_name, reason, None).await });
         deleting.await.map_err(|error| Error::internal("deleting a workspace", error))?
+    }
+
+    /// Ends a sandbox, of which the disk becomes that of a blueprint.
+    pub(crate) async fn end_keeping(&self, id: &WorkspaceId, blueprint: &mut Blueprint) -> Result<()> {
+        self.take_down(id.as_str(), EndReason::Shutdown, Some(blueprint)).await.map(drop)
+    }
+
+    async fn take_down(
+        &self,
+        id_or_name: &str,
+        reason: EndReason,
+        blueprint: Option<&mut Blueprint>,
+    ) -> Result<Deleted> {
+        let workspace = self.workspaces.close(id_or_name).await?;
+        let mut still = Vec::new();
+        if workspace.state == State::Suspended {
+            still = self.jobs.living(Some(&workspace.id));
+            self.workspaces.end_processes(&workspace.id).await;
+        }
+        let (jobs, terminals) = tokio::join!(
+            self.jobs.end_all(Some(&workspace.id), DELETE_GRACE),
+            self.terminals.close_all(Some(&workspace.id)),
+        );
+        let (mut ended_jobs, ended_processes) = jobs?;
+        ended_jobs.extend(still.into_iter().filter(|job| job.end.is_none()).map(|job| job.id));
+        ended_jobs.sort();
+        ended_jobs.dedup();
+        let ended_terminals = terminals?;
+        self.transfers.end_all(&workspace.id).await?;
+        if let Some(blueprint) = blueprint {
+            self.workspaces.end_processes(&workspace.id).await;
+            self.sandboxes.keep_disk(blueprint, &workspace.id).await?;
+        }
+        let removed_bytes = self.workspaces.remove(&workspace).await?;
+        let sandbox = self.sandboxes.ended(&workspace.id, reason).await?;
+        let workspace_id = workspace.id.clone();
+        Ok(Deleted { workspace_id, ended_jobs, ended_terminals, ended_processes, removed_bytes, sandbox })
     }
 
     /// What a sandbox uses: what its processes do, if it runs, and bytes of its files, with true where those are more.

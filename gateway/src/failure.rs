@@ -134,6 +134,7 @@ fn is_retryable(reason: ErrorReason) -> bool {
         ErrorReason::TooManyJobs
             | ErrorReason::ShellBusy
             | ErrorReason::WorkspaceNotReady
+            | ErrorReason::BlueprintNotReady
             | ErrorReason::NoSpace
             | ErrorReason::TooManyLinks
             | ErrorReason::LinksFull
@@ -156,6 +157,16 @@ fn next(reason: ErrorReason, metadata: &HashMap<String, String>) -> String {
         ErrorReason::WorkspaceNotReady => format!(
             "get_workspace(workspace_id=\"{}\") tells when its status is ready; then call again.",
             fact("workspace_id")
+        ),
+        ErrorReason::SnapshotNotFound => "list_snapshots shows them; create_snapshot makes one.".to_owned(),
+        ErrorReason::BlueprintNotFound => "list_blueprints shows them; create_blueprint makes one.".to_owned(),
+        ErrorReason::BlueprintNotReady => format!(
+            "get_blueprint(name=\"{}\") tells when its status is ready; then call again.",
+            fact("name")
+        ),
+        ErrorReason::BlueprintExists => format!(
+            "Call create_blueprint with another name, or delete_blueprint(name=\"{}\") before.",
+            fact("name")
         ),
         ErrorReason::SandboxSuspended => {
             format!("resume_sandbox(sandbox_id=\"{}\") lets it go on; then call again.", fact("sandbox_id"))

@@ -25,6 +25,16 @@ const isNumber = require("is-number");
 if (!isNumber(4) || isNumber("four")) process.exit(1);
 console.log('<testcase name="numbers"/>');
 """
+PYTHON_TEST = """
+import six
+
+def test_six():
+    assert six.ensure_str(b"a") == "a"
+"""
+SETUP = [
+    "npm install --no-audit --no-fund",
+    "python3 -m venv env && env/bin/pip install -q six==1.16.0 pytest==8.3.4",
+]
 
 
 async def main():
@@ -41,16 +51,22 @@ async def main():
             app = {"/home/user/test_app.py": "assert 2 + 2 == 4\nprint('passed')\n"}
             ran = await call("run_code", files=app, command="python3 /home/user/test_app.py")
 
-            files = {"/home/user/package.json": json.dumps(PACKAGE), "/home/user/app.test.js": TEST}
-            sandbox = await call("create_sandbox", files=files)
-            command = "cd /home/user && npm install --no-audit --no-fund && npm test"
+            # What both projects need is installed once; each test has it at once.
+            blueprint = {"files": {"/home/user/package.json": json.dumps(PACKAGE)}, "setup_commands": SETUP}
+            built = await call("create_blueprint", name="projects", **blueprint)
+            while built["status"] == "building":
+                await asyncio.sleep(1)
+                built = await call("get_blueprint", name="projects")
+            assert built["status"] == "ready", built["build_log"]
+
+            files = {"/home/user/app.test.js": TEST}
+            sandbox = await call("create_sandbox", blueprint="projects", files=files)
+            command = "cd /home/user && npm test"
             tested = await call("execute_in_sandbox", sandbox_id=sandbox["id"], command=command)
             report = await call("download_artifact", sandbox_id=sandbox["id"], file_path="/home/user/report.xml")
-            venv = "python3 -m venv env && env/bin/pip install -q six==1.16.0 && env/bin/python -c 'import six; print(six.__version__)'"
-            python = await call("execute_in_sandbox", sandbox_id=sandbox["id"], command=venv)
-            while python["status"] == "running":
-                python = await call("read_output", job_id=python["job_id"], wait_seconds=20)
             ended = await call("shutdown_sandbox", sandbox_id=sandbox["id"])
+            files = {"/home/user/test_six.py": PYTHON_TEST}
+            python = await call("run_code", blueprint="projects", files=files, command="env/bin/pytest -q test_six.py")
             print(
                 json.dumps(
                     {
@@ -58,7 +74,7 @@ async def main():
                         "isolation": sandbox["isolation"],
                         "tested": [tested["exit_code"], tested["output"]],
                         "report": base64.b64decode(report["content"]).decode(),
-                        "python": python["output"],
+                        "python": python["job"]["output"],
                         "ended": ended["status"],
                     }
                 )

@@ -23,6 +23,6 @@ async fn projects_are_tested_in_a_sandbox() {
     assert_eq!((&seen["ran"], &seen["isolation"]), (&json!("passed\n"), &json!("namespaces")), "{seen}");
     assert_eq!(seen["tested"][0], json!(0), "{seen}");
     assert!(seen["report"].as_str().unwrap().contains("name=\"numbers\""), "{seen}");
-    assert!(seen["python"].as_str().unwrap().ends_with("1.16.0\n"), "{seen}");
+    assert!(seen["python"].as_str().unwrap().contains("1 passed"), "{seen}");
     assert_eq!(seen["ended"], json!("shutdown"));
 }

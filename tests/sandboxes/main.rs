@@ -8,6 +8,7 @@ mod limits;
 mod pauses;
 mod plain;
 mod runs;
+mod saved;
 mod system;
 
 use serde_json::{Value, json};

@@ -39,6 +39,11 @@ pub struct NewJob {
 }
 
 impl NewJob {
+    /// A command with nothing but a time limit.
+    pub fn plain(principal: String, command: String, timeout: Duration) -> Self {
+        Self { principal, command, timeout, ..Self::default() }
+    }
+
     /// Checks what needs no look at the workspace.
     pub(super) fn check(&self) -> Result<()> {
         if self.command.trim().is_empty() {

@@ -143,6 +143,17 @@ impl Jobs {
         Ok(Some(row.map(record::from_names_row).unwrap_or_default()))
     }
 
+    /// The same as soon as they are counted, for which this waits so long; `None` where that takes longer.
+    pub async fn changed_files_soon(&self, job_id: &JobId, patience: Duration) -> Result<Option<Changes>> {
+        if let Some(live) = self.live(job_id) {
+            let mut progress = live.progress.clone();
+            let counted = progress
+                .wait_for(|now| now.gone || !matches!(now.touched, Touched::Unknown | Touched::Counting));
+            let _elapsed = tokio::time::timeout(patience, counted).await;
+        }
+        self.changed_files(&self.get(job_id.as_str()).await?).await
+    }
+
     /// Jobs, newest first.
     pub async fn list(
         &self,

@@ -13,6 +13,7 @@ mod tree;
 mod wire;
 
 pub mod capture;
+pub mod copy;
 pub mod identity;
 pub mod lifetime;
 pub mod pty;

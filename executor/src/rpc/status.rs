@@ -41,6 +41,20 @@ fn classify(error: Error, message: &mut String) -> (Code, ErrorReason, Facts) {
         Error::WorkspaceNotReady { workspace_id } => {
             (Code::FailedPrecondition, Reason::WorkspaceNotReady, vec![("workspace_id", workspace_id)])
         }
+        Error::SnapshotNotFound { snapshot_id } => {
+            (Code::NotFound, Reason::SnapshotNotFound, vec![("snapshot_id", snapshot_id)])
+        }
+        Error::BlueprintNotFound { name } => {
+            (Code::NotFound, Reason::BlueprintNotFound, vec![("name", name)])
+        }
+        Error::BlueprintNotReady { name } => {
+            (Code::FailedPrecondition, Reason::BlueprintNotReady, vec![("name", name)])
+        }
+        Error::BlueprintExists { name, blueprint_id } => (
+            Code::AlreadyExists,
+            Reason::BlueprintExists,
+            vec![("name", name), ("blueprint_id", blueprint_id)],
+        ),
         Error::SandboxSuspended { sandbox_id } => {
             (Code::FailedPrecondition, Reason::SandboxSuspended, vec![("sandbox_id", sandbox_id)])
         }

@@ -1,15 +1,21 @@
 //! Sandboxes: workspaces with a lifetime. It owns when one ends, by what its maker finds it, and which one the next code
 //! runs in; what it is made of, and how it is ended with all that lives in it, is the workspace's and the machine's.
 
+mod blueprint;
+mod layers;
 mod record;
 mod registry;
+mod snapshot;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use time::OffsetDateTime;
 
+pub use blueprint::{Begun, Blueprint, BuildState, NewBlueprint};
+pub use layers::Held;
 pub use registry::{Claim, Sandboxes};
+pub use snapshot::Snapshot;
 
 use crate::error::{Error, Result};
 use crate::id::WorkspaceId;
@@ -19,6 +25,9 @@ const LIFETIMES: std::ops::RangeInclusive<Duration> = Duration::from_secs(60)..=
 
 /// What a sandbox of `run_code` is found by.
 const PURPOSE: (&str, &str) = ("purpose", "code-testing");
+
+/// What the purpose of a sandbox is in which a blueprint is built.
+const BUILDING: &str = "blueprint";
 
 /// What a sandbox's `isolation` is where it is a plain directory, and where it is none.
 pub const NOT_ISOLATED: &str = "none";
@@ -124,13 +133,26 @@ pub struct NewSandbox {
     pub metadata: BTreeMap<String, String>,
     /// Whether it reaches nothing but itself.
     pub loopback_only: bool,
+    /// Id or name of the blueprint to begin with.
+    pub blueprint: Option<String>,
+    /// Id or name of the snapshot to begin with.
+    pub snapshot_id: Option<String>,
 }
 
 impl NewSandbox {
     /// One for running code.
-    pub fn for_code(principal: String, env: BTreeMap<String, String>) -> Self {
-        let metadata = BTreeMap::from([(PURPOSE.0.to_owned(), PURPOSE.1.to_owned())]);
-        Self { principal, env, lifetime: *LIFETIMES.end(), metadata, ..Self::default() }
+    pub fn for_code(principal: String, env: BTreeMap<String, String>, blueprint: Option<String>) -> Self {
+        Self { env, blueprint, ..Self::for_purpose(principal, PURPOSE.1) }
+    }
+
+    /// One for building a blueprint on another.
+    pub fn for_blueprint(principal: String, base: Option<String>) -> Self {
+        Self { blueprint: base, ..Self::for_purpose(principal, BUILDING) }
+    }
+
+    fn for_purpose(principal: String, purpose: &str) -> Self {
+        let metadata = BTreeMap::from([(PURPOSE.0.to_owned(), purpose.to_owned())]);
+        Self { principal, lifetime: *LIFETIMES.end(), metadata, ..Self::default() }
     }
 
     fn check(&self) -> Result<()> {
@@ -138,6 +160,10 @@ impl NewSandbox {
             let (least, most) = (LIFETIMES.start().as_secs(), LIFETIMES.end().as_secs());
             let problem = format!("expected {least} to {most}, got {}", self.lifetime.as_secs());
             return Err(Error::invalid("lifetime_seconds", problem));
+        }
+        if self.blueprint.is_some() && self.snapshot_id.is_some() {
+            let problem = "a blueprint was given too; a sandbox begins with one of the two";
+            return Err(Error::invalid("snapshot_id", problem));
         }
         let bytes: usize = self.metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
         if bytes > METADATA_BYTES {

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use time::OffsetDateTime;
 
+use super::layers::{Held, Layers};
 use super::{EndReason, ISOLATED, NOT_ISOLATED, NewSandbox, PURPOSE, Sandbox, Status, record};
+use crate::data_root::DataRoot;
 use crate::error::{Error, Result};
 use crate::id::WorkspaceId;
 use crate::store::Store;
@@ -26,15 +28,29 @@ const MOST_LISTED: usize = 1000;
 /// The sandboxes of a machine.
 #[derive(Debug)]
 pub struct Sandboxes {
-    store: Store,
-    workspaces: Arc<Workspaces>,
+    pub(super) store: Store,
+    pub(super) workspaces: Arc<Workspaces>,
+    pub(super) layers: Arc<Layers>,
+    /// Held while it is decided whether a blueprint is there already.
+    pub(super) blueprint_order: tokio::sync::Mutex<()>,
     known: Mutex<Known>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    living: HashMap<WorkspaceId, Arc<Sandbox>>,
+pub(super) struct Known {
+    pub(super) living: HashMap<WorkspaceId, Arc<Sandbox>>,
     claimed: HashSet<WorkspaceId>,
+    /// What they are made of.
+    held: HashMap<WorkspaceId, Held>,
+}
+
+/// What a sandbox begins with.
+#[derive(Debug)]
+struct Origin {
+    layers: Vec<String>,
+    blueprint: Option<String>,
+    snapshot_id: Option<String>,
+    held: Held,
 }
 
 /// A sandbox in which nobody else begins a run while this is held.
@@ -56,18 +72,26 @@ impl Drop for Claim {
 impl Sandboxes {
     /// Takes up the records. Of the sandboxes of an executor that ended, the suspended ones are there with their files;
     /// those that ran are lost.
-    pub async fn load(store: Store, workspaces: Arc<Workspaces>) -> Result<Self> {
+    pub async fn load(store: Store, root: Arc<DataRoot>, workspaces: Arc<Workspaces>) -> Result<Arc<Self>> {
+        let layers = Arc::new(Layers::new(root));
         let now = timestamp::to_millis(OffsetDateTime::now_utc());
         store.lose_sandboxes(now).await?;
         let mut known = Known::default();
         for id in store.suspended_sandboxes().await? {
             let sandbox = store.sandbox(id.clone()).await?.and_then(record::from_row);
             match sandbox.filter(|_| workspaces.get(&id).is_ok()) {
-                Some(sandbox) => drop(known.living.insert(sandbox.id.clone(), Arc::new(sandbox))),
+                Some(sandbox) => {
+                    known.held.insert(sandbox.id.clone(), layers.hold(&sandbox.layers));
+                    known.living.insert(sandbox.id.clone(), Arc::new(sandbox));
+                }
                 None => store.end_sandbox(id, now, EndReason::Lost.name().to_owned()).await?,
             }
         }
-        Ok(Self { store, workspaces, known: Mutex::new(known) })
+        let (blueprint_order, known) = (tokio::sync::Mutex::default(), Mutex::new(known));
+        let this = Arc::new(Self { store, workspaces, layers, blueprint_order, known });
+        this.lose_builds().await?;
+        this.sweep_layers().await?;
+        Ok(this)
     }
 
     /// Makes a sandbox.
@@ -75,22 +99,55 @@ impl Sandboxes {
         new.check()?;
         // Dropping the caller must not leave a sandbox that nobody will end.
         let this = Arc::clone(self);
-        let making = tokio::spawn(async move { this.make(new, false).await });
+        let making = tokio::spawn(async move {
+            let origin = this.origin(&new).await?;
+            this.make(new, origin, false).await
+        });
         making.await.map_err(|error| Error::internal("making a sandbox", error))?
     }
 
     /// Makes a sandbox, and claims it before anybody else can see it.
-    async fn create_claimed(self: &Arc<Self>, new: NewSandbox) -> Result<Claim> {
+    async fn create_claimed(self: &Arc<Self>, new: NewSandbox, origin: Origin) -> Result<Claim> {
         let this = Arc::clone(self);
         let making = tokio::spawn(async move {
-            let id = this.make(new, true).await?.id.clone();
+            let id = this.make(new, origin, true).await?.id.clone();
             Ok(Claim { id, reused: false, sandboxes: this })
         });
         making.await.map_err(|error| Error::internal("making a sandbox", error))?
     }
 
-    async fn make(&self, new: NewSandbox, claimed: bool) -> Result<Arc<Sandbox>> {
-        let start = self.start_of(new.loopback_only, &[]);
+    /// What a new sandbox is to begin with. It stays there as long as the answer.
+    async fn origin(&self, new: &NewSandbox) -> Result<Origin> {
+        let (layers, form, field, blueprint, snapshot_id) = match (&new.blueprint, &new.snapshot_id) {
+            (Some(blueprint), _) => {
+                let found = self.ready_blueprint("blueprint", blueprint).await?;
+                (found.layers, found.form, "blueprint", Some(found.name), None)
+            }
+            (None, Some(snapshot)) => {
+                let found = self.snapshot(snapshot).await?;
+                (found.layers, found.form, "snapshot_id", found.blueprint, Some(found.id.to_string()))
+            }
+            (None, None) => {
+                let (layers, held) = (Vec::new(), self.layers.hold(&[]));
+                return Ok(Origin { layers, blueprint: None, snapshot_id: None, held });
+            }
+        };
+        let held = self.layers.hold(&layers);
+        let here = self.workspaces.enclosure().form().await.name();
+        if form != here {
+            let problem = format!(
+                "its disk has the form '{form}', those of sandboxes now have '{here}'; make it again"
+            );
+            return Err(Error::invalid(field, problem));
+        }
+        if let Some(gone) = layers.iter().find(|id| !self.layers.path(id).is_dir()) {
+            return Err(Error::invalid(field, format!("its part {gone} is gone; make it again")));
+        }
+        Ok(Origin { layers, blueprint, snapshot_id, held })
+    }
+
+    async fn make(&self, new: NewSandbox, origin: Origin, claimed: bool) -> Result<Arc<Sandbox>> {
+        let start = self.start_of(new.loopback_only, &origin.layers);
         let workspace = NewWorkspace {
             principal: new.principal.clone(),
             name: new.name.clone(),
@@ -114,24 +171,25 @@ impl Sandboxes {
             notes: made.notes.clone(),
             loopback_only: new.loopback_only,
             remaining: None,
-            layers: Vec::new(),
-            blueprint: None,
-            snapshot_id: None,
+            layers: origin.layers,
+            blueprint: origin.blueprint,
+            snapshot_id: origin.snapshot_id,
             end: None,
         };
         sandbox.seq = self.store.insert_sandbox(record::to_row(&sandbox)).await?;
         let sandbox = Arc::new(sandbox);
         let mut known = self.lock();
         known.living.insert(sandbox.id.clone(), Arc::clone(&sandbox));
+        known.held.insert(sandbox.id.clone(), origin.held);
         if claimed {
             known.claimed.insert(sandbox.id.clone());
         }
         Ok(sandbox)
     }
 
-    fn start_of(&self, loopback_only: bool, _layers: &[String]) -> SandboxStart {
+    fn start_of(&self, loopback_only: bool, layers: &[String]) -> SandboxStart {
         let network = if loopback_only { Network::Loopback } else { Network::Machine };
-        SandboxStart { network, layers: Vec::new() }
+        SandboxStart { network, layers: layers.iter().map(|id| self.layers.path(id)).collect() }
     }
 
     /// Has a sandbox stand still, with its time: its processes, memory and files stay as they are. One that does so already
@@ -193,18 +251,21 @@ impl Sandboxes {
     /// says whether something runs in a sandbox.
     pub async fn claim(
         self: &Arc<Self>,
-        principal: String,
-        env: BTreeMap<String, String>,
+        new: NewSandbox,
         is_busy: impl Fn(&WorkspaceId) -> bool,
     ) -> Result<Claim> {
+        let origin = self.origin(&new).await?;
+        let env = &new.env;
         let fits = |sandbox: &Sandbox| {
             sandbox.remaining.is_none()
+                && sandbox.layers == origin.layers
+                && sandbox.snapshot_id.is_none()
                 && sandbox.metadata.get(PURPOSE.0).is_some_and(|value| value == PURPOSE.1)
-                && self.workspaces.get(sandbox.id.as_str()).is_ok_and(|workspace| workspace.env == env)
+                && self.workspaces.get(sandbox.id.as_str()).is_ok_and(|workspace| workspace.env == *env)
         };
         let left = {
             let mut known = self.lock();
-            let Known { living, claimed } = &mut *known;
+            let Known { living, claimed, .. } = &mut *known;
             let mut free: Vec<&Arc<Sandbox>> = living
                 .values()
                 .filter(|sandbox| !claimed.contains(&sandbox.id) && fits(sandbox) && !is_busy(&sandbox.id))
@@ -218,7 +279,7 @@ impl Sandboxes {
         if let Some(id) = left {
             return Ok(Claim { id, reused: true, sandboxes: Arc::clone(self) });
         }
-        self.create_claimed(NewSandbox::for_code(principal, env)).await
+        self.create_claimed(new, origin).await
     }
 
     /// The sandbox with this id or name, also one that has ended.
@@ -273,14 +334,19 @@ impl Sandboxes {
     /// Records that a sandbox has ended, if it is one.
     pub async fn ended(&self, id: &WorkspaceId, reason: EndReason) -> Result<Option<Arc<Sandbox>>> {
         let Some(living) = self.lock().living.remove(id) else { return Ok(None) };
+        let held = self.lock().held.remove(id);
         let now = OffsetDateTime::now_utc();
         let sandbox = Sandbox { end: Some((now, reason)), remaining: None, ..(*living).clone() };
         let (ended_ms, reason) = (timestamp::to_millis(now), reason.name().to_owned());
         self.store.end_sandbox(id.to_string(), ended_ms, reason).await?;
+        if held.is_some() && !sandbox.layers.is_empty() {
+            drop(held);
+            self.sweep_layers().await?;
+        }
         Ok(Some(Arc::new(sandbox)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -139,6 +139,38 @@ ALTER TABLE sandboxes ADD COLUMN remaining_ms INTEGER;
 ALTER TABLE sandboxes ADD COLUMN layers TEXT NOT NULL DEFAULT '[]';
 ALTER TABLE sandboxes ADD COLUMN blueprint TEXT;
 ALTER TABLE sandboxes ADD COLUMN snapshot_id TEXT;
+
+CREATE TABLE snapshots (
+    seq          INTEGER PRIMARY KEY AUTOINCREMENT,
+    snapshot_id  TEXT NOT NULL UNIQUE,
+    name         TEXT UNIQUE,
+    principal    TEXT NOT NULL,
+    sandbox_id   TEXT NOT NULL,
+    blueprint    TEXT,
+    layers       TEXT NOT NULL,
+    form         TEXT NOT NULL,
+    size_bytes   INTEGER NOT NULL,
+    created_ms   INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE blueprints (
+    seq          INTEGER PRIMARY KEY AUTOINCREMENT,
+    blueprint_id TEXT NOT NULL UNIQUE,
+    name         TEXT NOT NULL UNIQUE,
+    principal    TEXT NOT NULL,
+    definition   TEXT NOT NULL,
+    commands     TEXT NOT NULL,
+    files        TEXT NOT NULL,
+    base         TEXT,
+    layers       TEXT NOT NULL,
+    form         TEXT NOT NULL,
+    state        TEXT NOT NULL,
+    log          TEXT NOT NULL,
+    size_bytes   INTEGER NOT NULL,
+    created_ms   INTEGER NOT NULL,
+    ended_ms     INTEGER
+) STRICT;
+CREATE INDEX blueprints_definition ON blueprints (definition);
 CREATE INDEX sandboxes_suspended ON sandboxes (seq) WHERE remaining_ms IS NOT NULL AND ended_ms IS NULL;
 ",
 ];

@@ -1,12 +1,14 @@
 //! Records in SQLite: one connection on a thread of its own, so that no caller waits for a disk on an async thread and
 //! writes never compete. It knows rows, not what they mean.
 
+mod blueprints;
 pub mod columns;
 mod ended;
 mod jobs;
 mod links;
 mod migrations;
 mod sandboxes;
+mod snapshots;
 mod terminals;
 mod thread;
 mod workspaces;
@@ -19,10 +21,12 @@ use tokio::sync::{mpsc, oneshot};
 
 use thread::{Deliver, Message, Write};
 
+pub use blueprints::BlueprintRow;
 pub use ended::EndedRow;
 pub use jobs::{JobEndRow, JobFilesRow, JobFilter, JobRow};
 pub use links::LinkRow;
 pub use sandboxes::SandboxRow;
+pub use snapshots::SnapshotRow;
 pub use terminals::TerminalRow;
 pub use workspaces::WorkspaceRow;
 

@@ -16,6 +16,7 @@ use super::python::Template;
 use super::{Entry, GitSource, Paths, State, Workspace, Workspaces, environment, git, record};
 use crate::error::{Error, Result};
 use crate::id::WorkspaceId;
+use crate::process::copy::copy_directory;
 use crate::store::is_conflict;
 
 /// Longest name of a workspace.
@@ -210,6 +211,11 @@ impl Workspaces {
     ) -> Result<()> {
         let abandoned = &entry.abandoned;
         if let Some(start) = sandbox {
+            if self.enclosure.form().await.is_whole() {
+                for layer in &start.layers {
+                    copy_directory(layer, &workspace.paths.root).await?;
+                }
+            }
             match self.enclosure.usable().await {
                 Ok(found) => {
                     let (running, root) = self.enclosure.start(workspace, &start).await?;
@@ -299,7 +305,7 @@ impl Workspaces {
     }
 }
 
-fn check_name(name: Option<&str>) -> Result<()> {
+pub(crate) fn check_name(name: Option<&str>) -> Result<()> {
     let Some(name) = name else { return Ok(()) };
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(allowed) || name.starts_with(['.', '-'])

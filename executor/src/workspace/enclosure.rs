@@ -52,6 +52,36 @@ enum Form {
     ReadOnly,
 }
 
+/// How a sandbox's own files are kept. What was saved of one form is nothing for another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskForm {
+    /// What it changed of the machine's system, by users of its own.
+    Mapped,
+    /// The same, by one user.
+    Overlay,
+    /// Its home and `/tmp`.
+    Home,
+    /// The directory of a workspace.
+    Directory,
+}
+
+impl DiskForm {
+    /// Its name in records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mapped => "mapped overlay",
+            Self::Overlay => "overlay",
+            Self::Home => "home",
+            Self::Directory => "directory",
+        }
+    }
+
+    /// Whether what is saved of it is all there is, and not only what was changed of what it began with.
+    pub const fn is_whole(self) -> bool {
+        matches!(self, Self::Home | Self::Directory)
+    }
+}
+
 impl Enclosure {
     /// As the settings want it. Jobs find programs in `search_path`, and bubblewrap is looked for there.
     pub fn of_machine(
@@ -123,6 +153,16 @@ impl Enclosure {
         let tried = tried.await;
         let _removed = fs::remove_dir_all(&place);
         tried
+    }
+
+    /// How sandboxes' own files are kept here.
+    pub async fn form(&self) -> DiskForm {
+        match self.usable().await.map(|found| found.form) {
+            Ok(Form::Overlay(users)) if users.many => DiskForm::Mapped,
+            Ok(Form::Overlay(_)) => DiskForm::Overlay,
+            Ok(Form::ReadOnly) => DiskForm::Home,
+            Err(_) => DiskForm::Directory,
+        }
     }
 
     /// The directories of a sandbox, which are not made by this.

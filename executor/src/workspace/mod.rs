@@ -7,7 +7,7 @@ pub mod environment;
 mod git;
 mod python;
 mod record;
-mod removal;
+pub(crate) mod removal;
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
@@ -20,8 +20,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub(crate) use create::check_name;
 pub use create::{Network, NewWorkspace, SandboxStart};
-pub use enclosure::Enclosure;
+pub use enclosure::{DiskForm, Enclosure};
 pub use git::{Credential, GitSource, GitStatus};
 pub use python::Python;
 
@@ -30,6 +31,7 @@ use crate::error::{Error, Result};
 use crate::file::Root;
 use crate::id::WorkspaceId;
 use crate::process::cgroup::Memory;
+use crate::process::copy::copy_directory;
 use crate::process::identity::Identity;
 use crate::process::sandbox::{self, RootDirectory, Running, Usage};
 use crate::process::spawn::Spawner;
@@ -166,6 +168,7 @@ pub struct Workspaces {
     spawner: Arc<Spawner>,
     search_path: Vec<PathBuf>,
     python: Arc<Python>,
+    reserve_bytes: u64,
     clone_limit: Duration,
     git_env: BTreeMap<String, String>,
     enclosure: Enclosure,
@@ -223,6 +226,8 @@ pub struct Parts {
     pub spawner: Arc<Spawner>,
     /// Where jobs find programs.
     pub search_path: Vec<PathBuf>,
+    /// Bytes of the disk that stay free.
+    pub reserve_bytes: u64,
     /// Longest time a clone may take.
     pub clone_limit: Duration,
     /// Variables for git, such as those that name a proxy or a private certificate authority.
@@ -245,6 +250,7 @@ impl Workspaces {
             workers,
             spawner,
             search_path,
+            reserve_bytes,
             clone_limit,
             git_env,
             enclosure,
@@ -265,6 +271,7 @@ impl Workspaces {
             spawner,
             search_path,
             python,
+            reserve_bytes,
             clone_limit,
             git_env,
             enclosure,
@@ -413,6 +420,43 @@ impl Workspaces {
         entry.set(Workspace { state: State::Ready, ..(*workspace).clone() });
         entry.still.send_replace(false);
         Ok(anew)
+    }
+
+    /// Copies what a sandbox has on its disk to `place`, and returns its form and bytes. Its processes stand still meanwhile; in
+    /// a plain directory they go on.
+    pub async fn save(&self, id: &WorkspaceId, place: &Path) -> Result<(DiskForm, u64)> {
+        let entry = self.entry(id.as_str())?;
+        let _closed = entry.gate.write().await;
+        let workspace = entry.now();
+        let form = self.enclosure.form().await;
+        let disk = own_files(&workspace, form);
+        let (bytes, _partial) = removal::disk_bytes(disk.clone()).await?;
+        let (free_bytes, reserve_bytes) = (self.root.free_bytes(), self.reserve_bytes);
+        if bytes > free_bytes.saturating_sub(reserve_bytes) {
+            return Err(Error::NoSpace { free_bytes, reserve_bytes });
+        }
+        let running = entry.running().clone().filter(|_| workspace.state == State::Ready);
+        if let Some(running) = &running
+            && let Err(error) = running.freeze(true).await
+        {
+            let _goes_on = running.freeze(false).await;
+            return Err(error);
+        }
+        let copied = copy_directory(&disk, place).await;
+        if let Some(running) = &running {
+            running.freeze(false).await?;
+        }
+        copied?;
+        Ok((form, bytes))
+    }
+
+    /// Moves what an ended sandbox has on its disk to `place`, and returns its form and bytes.
+    pub async fn give_disk(&self, id: &WorkspaceId, place: &Path) -> Result<(DiskForm, u64)> {
+        let form = self.enclosure.form().await;
+        let disk = own_files(&*self.get(id.as_str())?, form);
+        let moved = std::fs::rename(&disk, place);
+        moved.map_err(|error| Error::internal(format!("moving {}", disk.display()), error))?;
+        Ok((form, removal::disk_bytes(place.to_owned()).await?.0))
     }
 
     /// What the processes of a sandbox use; nothing where it does not run.
@@ -567,6 +611,12 @@ impl Entry {
     fn set(&self, workspace: Workspace) {
         *self.workspace.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(workspace);
     }
+}
+
+/// Where a sandbox's own files are.
+fn own_files(workspace: &Workspace, form: DiskForm) -> PathBuf {
+    let root = &workspace.paths.root;
+    if form.is_whole() { root.clone() } else { root.join(enclosure::UPPER) }
 }
 
 fn open_directory(path: &Path) -> Result<OwnedFd> {

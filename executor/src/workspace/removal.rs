@@ -15,7 +15,7 @@ use crate::id::WorkspaceId;
 const COUNT_LIMIT: Duration = Duration::from_secs(1);
 
 /// Removes a tree and returns the bytes it had; a tree that does not exist has none.
-pub(super) async fn remove(trash: &Path, tree: &Path) -> Result<u64> {
+pub(crate) async fn remove(trash: &Path, tree: &Path) -> Result<u64> {
     let (trash, tree) = (trash.to_owned(), tree.to_owned());
     blocking(move || {
         let name = tree.file_name().ok_or_else(|| io::Error::other("the path has no name"))?;

@@ -1,6 +1,9 @@
 //! Sandboxes: make one, run code in it, take files in and out, end it. Their names and arguments are those that agents
 //! know from hosted services.
 
+mod blueprint;
+mod snapshot;
+
 use std::collections::BTreeMap;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
@@ -14,16 +17,16 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{ANSWER_TIME, Context, Effect, Offered, Tool, file, job, with_wait};
 use crate::{
     executor::{Repeat, jobs, sandboxes},
     failure::Failure,
     path,
     reply::{Reply, counted, filled, seconds, time_text, wire_seconds},
+    tools::{ANSWER_TIME, Context, Effect, Offered, Tool, file, job, with_wait},
 };
 
 pub(super) fn tools() -> Vec<Offered> {
-    vec![
+    let own = vec![
         Offered::new::<RunCode>("sandboxes"),
         Offered::new::<CreateSandbox>("sandboxes"),
         Offered::new::<ListSandboxes>("sandboxes"),
@@ -35,7 +38,8 @@ pub(super) fn tools() -> Vec<Offered> {
         Offered::new::<ResumeSandbox>("sandboxes"),
         Offered::new::<GetSandboxUsage>("sandboxes"),
         Offered::new::<ShutdownSandbox>("sandboxes"),
-    ]
+    ];
+    own.into_iter().chain(snapshot::tools()).chain(blueprint::tools()).collect()
 }
 
 fn timeout_seconds() -> u32 {
@@ -44,6 +48,19 @@ fn timeout_seconds() -> u32 {
 
 fn wait_seconds() -> u32 {
     50
+}
+
+/// Where the user of a sandbox is at home.
+const HOME: &str = "/home/user";
+
+/// Names of new files in the text of an answer.
+const MOST_NAMED: usize = 20;
+
+/// `[3 new files: /home/user/a, …]`
+fn named(artifacts: &[String], count: u64) -> String {
+    let shown = artifacts[..artifacts.len().min(MOST_NAMED)].join(", ");
+    let more = if count > MOST_NAMED as u64 { ", …" } else { "" };
+    format!("[{}: {shown}{more}]\n", counted(count, "new file"))
 }
 
 type Files = BTreeMap<String, String>;
@@ -63,6 +80,7 @@ struct RunCode {
     command: String,
     /// Path → text
     files: Option<Files>,
+    blueprint: Option<String>,
     /// Other variables take another sandbox
     env: Option<BTreeMap<String, String>>,
     #[serde(default = "timeout_seconds")]
@@ -87,6 +105,7 @@ impl Tool for RunCode {
             timeout: Some(wire_seconds(self.timeout_seconds)),
             wait: Some(wire_seconds(self.wait_seconds)),
             max_output_bytes: job::max_output_bytes(),
+            blueprint: self.blueprint.unwrap_or_default(),
         };
         let send = |channel, request| async move { sandboxes(channel).run_code(request).await };
         let limit = with_wait(self.wait_seconds) + ANSWER_TIME;
@@ -95,8 +114,20 @@ impl Tool for RunCode {
         let which = if answer.reused { "used again" } else { "new" };
         let reply = job::started(&answer.started.unwrap_or_default());
         let Reply::Text(text, job) = reply else { return Ok(reply) };
-        let text = format!("sandbox {id}, {which}\n{text}");
-        Ok(Reply::Text(text, json!({ "sandbox_id": id, "reused": answer.reused, "job": job })))
+        let artifacts: Vec<String> =
+            answer.artifacts.iter().map(|path| format!("{HOME}/{}", String::from_utf8_lossy(path))).collect();
+        let mut text = format!("sandbox {id}, {which}\n{text}");
+        if !artifacts.is_empty() {
+            text.push_str(&named(&artifacts, answer.artifact_count));
+        }
+        let object = json!({
+            "sandbox_id": id,
+            "reused": answer.reused,
+            "job": job,
+            "artifacts": artifacts,
+            "artifact_count": answer.artifact_count,
+        });
+        Ok(Reply::Text(text, object))
     }
 }
 
@@ -107,6 +138,8 @@ impl Tool for RunCode {
 struct CreateSandbox {
     /// Path → text
     files: Option<Files>,
+    blueprint: Option<String>,
+    snapshot_id: Option<String>,
     env: Option<BTreeMap<String, String>>,
     #[serde(default = "lifetime_seconds")]
     #[schemars(range(min = 60, max = 3600))]
@@ -142,6 +175,8 @@ impl Tool for CreateSandbox {
             lifetime: Some(wire_seconds(self.lifetime_seconds)),
             metadata: self.metadata.unwrap_or_default().into_iter().collect(),
             loopback_only: !self.network,
+            blueprint: self.blueprint.unwrap_or_default(),
+            snapshot_id: self.snapshot_id.unwrap_or_default(),
         };
         let send = |channel, request| async move { sandboxes(channel).create_sandbox(request).await };
         let limit = with_wait(wait_seconds());
