@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,12 @@ use crate::process::lifetime;
 
 /// How long the processes of an executor that was killed may take to go.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Free bytes of disk that are so few that it may be full at any moment.
+const LITTLE: u64 = 64 << 20;
+
+/// Bytes of disk that are kept for the records of what is deleted.
+const ROOM: u64 = 4 << 20;
 
 /// How often it is looked whether they have gone.
 const LOOK_PERIOD: rustix::thread::Timespec = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
@@ -72,12 +78,36 @@ impl DataRoot {
         create_directory(&root.trash, 0o700)?;
         create_directory(&root.stock, 0o700)?;
         close_records(&root.path)?;
+        root.keep_room();
         Ok(root)
     }
 
     /// Where the overlay of a sandbox is kept.
     pub fn sandbox(&self, id: &WorkspaceId) -> PathBuf {
         self.sandboxes.join(id.as_str())
+    }
+
+    /// Takes room on the disk, for the records of what is deleted when that is full.
+    pub fn keep_room(&self) {
+        let taken = || -> std::io::Result<()> {
+            let file = OpenOptions::new().create(true).append(true).mode(0o600).open(self.room())?;
+            Ok(rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, ROOM)?)
+        };
+        if taken().is_err() {
+            // Not now; after the next deletion.
+            let _not_there = fs::remove_file(self.room());
+        }
+    }
+
+    /// Gives that room to whoever writes next, if there is little else.
+    pub fn give_room(&self) {
+        if self.free_bytes() < LITTLE {
+            let _not_there = fs::remove_file(self.room());
+        }
+    }
+
+    fn room(&self) -> PathBuf {
+        self.path.join(".room")
     }
 
     /// Bytes free on its file system for an ordinary user.

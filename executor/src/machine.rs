@@ -342,6 +342,19 @@ impl Machine {
         reason: EndReason,
         blueprint: Option<&mut Blueprint>,
     ) -> Result<Deleted> {
+        // Deleting is what helps when the disk is full, and has to be recorded.
+        self.root.give_room();
+        let deleted = self.take_down_whole(id_or_name, reason, blueprint).await;
+        self.root.keep_room();
+        deleted
+    }
+
+    async fn take_down_whole(
+        &self,
+        id_or_name: &str,
+        reason: EndReason,
+        blueprint: Option<&mut Blueprint>,
+    ) -> Result<Deleted> {
         let workspace = self.workspaces.close(id_or_name).await?;
         let mut still = Vec::new();
         if workspace.state == State::Suspended {

@@ -67,3 +67,40 @@ async fn job_has_limits_of_its_own() {
     let cpu = job["cpu_seconds"].as_f64().unwrap();
     assert!(cpu < 1.2, "{cpu} s of processor time in two seconds, with a fifth of a processor");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn full_disk_is_freed_with_the_sandbox() {
+    // The data root is a disk of its own, which nobody else sees.
+    let mount = "mkdir -p \"$SANDBOX_ROOT\" && mount -t tmpfs -o size=300m,mode=711 none \"$SANDBOX_ROOT\" && exec \"$@\"";
+    let world = World::builder()
+        .executor("RUNLET_FREE_DISK_BYTES", (64 << 20).to_string())
+        .executor_through(&["unshare", "--mount", "--", "sh", "-c", mount, "sh"])
+        .start()
+        .await;
+    let client = world.client();
+    let other = client.workspace().await;
+    let id = sandbox(&client, json!({})).await;
+    let filled = run(&client, &id, "head -c 1G /dev/zero > fill; echo $?").await;
+    assert_ne!(filled["output"], json!("0\n"), "{filled}");
+    // File tools keep a reserve; the executor answers, and says what is the matter.
+    let write = json!({ "workspace_id": other, "path": "a", "content": "x" });
+    let refused = client.call("write_file", write.clone()).await.expect_error();
+    assert_eq!(refused["code"], json!("NO_SPACE"), "{refused}");
+    client.call("get_overview", json!({})).await.expect();
+    client.call("shutdown_sandbox", json!({ "sandbox_id": id })).await.expect();
+    client.call("write_file", write).await.expect();
+    assert_eq!(client.run(&other, "cat a").await["output"], json!("x"));
+    let next = sandbox(&client, json!({})).await;
+    assert_eq!(run(&client, &next, "echo on").await["output"], json!("on\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_files_stay_inside() {
+    let world = World::start().await;
+    let client = world.client();
+    let id = sandbox(&client, json!({})).await;
+    let make = "cd /tmp && for i in $(seq 10000); do : > runlet-test-$i; done; ls | wc -l";
+    assert_eq!(run(&client, &id, make).await["output"], json!("10000\n"));
+    assert!(!std::path::Path::new("/tmp/runlet-test-1").exists());
+    client.call("shutdown_sandbox", json!({ "sandbox_id": id })).await.expect();
+}
