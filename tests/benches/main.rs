@@ -70,6 +70,7 @@ async fn main() {
     family!("workspaces", workspaces::with_python);
     family!("sandboxes", sandboxes::first_command);
     family!("run-code", sandboxes::run_again);
+    family!("snapshots", sandboxes::with_packages);
     family!("search", search::beside_ripgrep);
     family!("memory", memory::idle);
     family!("living-jobs", crowd::living_jobs);

@@ -38,7 +38,7 @@ fn tools_are_printed_without_a_token() {
     let output = program(&["--print-tools"]).output().unwrap();
     assert!(output.status.success());
     let tools: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(tools.len(), 36);
+    assert_eq!(tools.len(), 46);
     assert!(tools.iter().all(|tool| tool["inputSchema"]["type"] == "object"));
 }
 
