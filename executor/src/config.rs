@@ -34,6 +34,11 @@ pub struct Config {
     #[arg(long, env = "RUNLET_ISOLATION", default_value = "auto", value_parser = ["auto", "none", "namespaces"])]
     pub isolation: String,
 
+    /// Keep workspaces apart in the same way: their processes see the machine's system, which they may change for themselves,
+    /// and of the data only their own.
+    #[arg(long, env = "RUNLET_ISOLATE_WORKSPACES", default_value_t = false, action = clap::ArgAction::Set)]
+    pub isolate_workspaces: bool,
+
     /// Bytes of memory that all jobs, terminals and sandboxes together leave to the rest of the machine, which is an eighth of
     /// it at most.
     #[arg(long, env = "RUNLET_FREE_MEMORY_BYTES", default_value_t = 256 << 20)]

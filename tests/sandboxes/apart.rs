@@ -42,7 +42,10 @@ fn attacks(world: &World, other: &str) -> Vec<String> {
         format!("kill -9 {}; kill -9 -1; true", world.gateway_pid()),
         "tr '\\0' '\\n' < /proc/1/environ | grep -i -E 'token|sandbox_|runlet' && echo LEAK".to_owned(),
         "ls -A /proc/1/root/root | grep . && echo LEAK".to_owned(),
-        "head -c 1 /proc/1/mem && echo LEAK".to_owned(),
+        "head -c 1 /proc/1/maps | grep . && echo LEAK".to_owned(),
+        "python3 -c \"import ctypes; print('LEAK' if ctypes.CDLL(None).ptrace(16, 1, 0, 0) == 0 else '')\""
+            .to_owned(),
+        "readlink /proc/1/fd/* /proc/1/cwd /proc/1/exe | grep . && echo LEAK".to_owned(),
         "cat /etc/shadow && echo LEAK".to_owned(),
         "echo x >> /etc/passwd && grep x$ /etc/passwd && false".to_owned(),
         "mount -t tmpfs none /mnt && echo LEAK".to_owned(),

@@ -1,6 +1,8 @@
 //! How sandboxes end, and what they leave.
 
 use std::fs;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::json;
@@ -10,9 +12,33 @@ use crate::sandbox;
 
 const PROMPTLY: Duration = Duration::from_secs(10);
 
-fn names(directory: std::path::PathBuf) -> Vec<String> {
+fn names(directory: PathBuf) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// How many sandboxes the test makes that makes many. A thousand take some minutes.
+fn many() -> usize {
+    std::env::var("RUNLET_TEST_SANDBOXES").map_or(40, |text| text.parse().unwrap())
+}
+
+/// Directories of control groups, with this in their paths, of the executor of a data root.
+fn groups_of(root: &Path, part: &str) -> usize {
+    let mut hasher = std::hash::DefaultHasher::new();
+    root.hash(&mut hasher);
+    let own = format!("/runlet-{:016x}", hasher.finish());
+    let mut pending = vec![PathBuf::from("/sys/fs/cgroup")];
+    let mut found = 0;
+    while let Some(directory) = pending.pop() {
+        let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
+        for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+            let path = entry.path();
+            let text = path.to_string_lossy();
+            found += usize::from(text.contains(&own) && text.contains(part));
+            pending.push(path);
+        }
+    }
+    found
 }
 
 fn mounts() -> usize {
@@ -28,8 +54,13 @@ async fn many_made_and_ended_leave_nothing() {
     client.run(&first, "true").await;
     client.call("shutdown_sandbox", json!({ "sandbox_id": first })).await.expect();
     let executor = world.executor_pid();
+    let root = world.root().canonicalize().unwrap();
+    // Otherwise the look for them later would find nothing whatever there was.
+    let one = sandbox(&client, json!({})).await;
+    assert!(groups_of(&root, &one.replace('_', "-")) > 0, "{root:?}");
+    client.call("shutdown_sandbox", json!({ "sandbox_id": one })).await.expect();
     let before = (probe::descriptors(executor), probe::descendants(executor).len(), mounts());
-    for round in 0..5 {
+    for round in 0..many() / 8 {
         let made = (0..8).map(|_| {
             let client = world.client();
             tokio::spawn(async move {
@@ -43,7 +74,7 @@ async fn many_made_and_ended_leave_nothing() {
         for task in made.collect::<Vec<_>>() {
             task.await.unwrap();
         }
-        println!("round {round}");
+        println!("round {round}, {} sandboxes", 8 * (round + 1));
     }
     assert_eq!(probe::marked("33010.1"), [0; 0]);
     let now = || (probe::descriptors(executor), probe::descendants(executor).len(), mounts());
@@ -56,9 +87,42 @@ async fn many_made_and_ended_leave_nothing() {
     }
     let after = now();
     assert!(!is_more(after), "descriptors, processes, mounts: {before:?}, then {after:?}");
-    for part in ["sandboxes", "workspaces", "trash"] {
+    for part in ["sandboxes", "workspaces", "trash", "snapshots"] {
         assert_eq!(names(world.root().join(part)), [""; 0], "{part}");
     }
+    assert_eq!(groups_of(&root, "/ws-"), 0, "control groups");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_live_at_once() {
+    let world = World::start().await;
+    let client = world.client();
+    let made = (0..50).map(|number| {
+        let client = client.clone();
+        tokio::spawn(async move {
+            let id = sandbox(&client, json!({ "metadata": { "number": number.to_string() } })).await;
+            let run = format!("echo {number} > mine; (sleep 33014.1 &); hostname");
+            let job = client.run(&id, &run).await;
+            assert_eq!(job["output"], json!(format!("{}\n", id.replace('_', "-"))), "{job}");
+            (number, id)
+        })
+    });
+    let mut all = Vec::new();
+    for task in made.collect::<Vec<_>>() {
+        all.push(task.await.unwrap());
+    }
+    let listed = client.call("list_sandboxes", json!({})).await.expect();
+    assert_eq!(listed["sandboxes"].as_array().unwrap().len(), 50);
+    for (number, id) in &all {
+        let seen = client.run(id, "cat mine; pgrep -c sleep; ls | wc -l").await;
+        assert_eq!(seen["output"], json!(format!("{number}\n1\n1\n")), "{seen}");
+    }
+    assert_eq!(probe::marked("33014.1").len(), 50);
+    let ends = all.iter().map(|(_, id)| client.call("shutdown_sandbox", json!({ "sandbox_id": id })));
+    for ended in futures::future::join_all(ends).await {
+        ended.expect();
+    }
+    assert_eq!(probe::marked("33014.1"), [0; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -75,12 +139,19 @@ async fn killed_executor_leaves_no_sandbox() {
         ids.push(id);
     }
     wait::until("ten to run", PROMPTLY, async || probe::marked("33011.1").len() >= 10).await;
+    // Some stand still, and hear nothing of its end.
+    for id in &ids[..3] {
+        client.call("suspend_sandbox", json!({ "sandbox_id": id })).await.expect();
+    }
     world.kill_executor().await;
     wait::until("all to be gone", PROMPTLY, async || probe::marked("33011.1").is_empty()).await;
     world.start_executor().await;
+    for id in &ids[..3] {
+        client.call("shutdown_sandbox", json!({ "sandbox_id": id })).await.expect();
+    }
     let listed = client.call("list_sandboxes", json!({})).await.expect();
     assert_eq!(listed["sandboxes"], json!([]));
-    let lost = client.call("get_sandbox", json!({ "sandbox_id": ids[0] })).await.expect();
+    let lost = client.call("get_sandbox", json!({ "sandbox_id": ids[9] })).await.expect();
     assert_eq!((&lost["status"], &lost["end_reason"]), (&json!("shutdown"), &json!("lost")), "{lost}");
     // At its start the executor tries one, which has a place there for a moment.
     wait::until("all places to be gone", PROMPTLY, async || {
@@ -88,6 +159,10 @@ async fn killed_executor_leaves_no_sandbox() {
     })
     .await;
     assert_eq!(client.run(&sandbox(&client, json!({})).await, "echo on").await["output"], json!("on\n"));
+    // Nothing of the control groups stays either, when the executor is gone.
+    let root = world.root().canonicalize().unwrap();
+    world.kill_executor().await;
+    wait::until("its control groups to be gone", PROMPTLY, async || groups_of(&root, "") == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

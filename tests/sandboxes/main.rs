@@ -10,6 +10,7 @@ mod plain;
 mod runs;
 mod saved;
 mod system;
+mod workspaces;
 
 use serde_json::{Value, json};
 use support::Client;

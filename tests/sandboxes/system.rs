@@ -49,3 +49,15 @@ async fn users_are_made_and_become_others() {
     let left = std::fs::read_dir(world.root().join("sandboxes")).unwrap().count();
     assert_eq!(left, 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn terminals_have_names_inside() {
+    let world = World::start().await;
+    let client = world.client();
+    let id = sandbox(&client, json!({})).await;
+    let open = json!({ "workspace_id": id, "command": "tty; stat -c '%U' $(tty); stty size; echo done; exec cat", "cols": 91, "rows": 23 });
+    let terminal = client.call("open_terminal", open).await.expect();
+    let read = json!({ "terminal_id": terminal["terminal_id"], "until": "done", "wait_seconds": 10 });
+    let shown = client.call("read_terminal", read).await.expect().to_string();
+    assert!(shown.contains("/dev/pts/0") && shown.contains("root") && shown.contains("23 91"), "{shown}");
+}

@@ -4,8 +4,8 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use portable_pty::{MasterPty, PtySize, native_pty_system};
-use rustix::termios::LocalModes;
+use portable_pty::{PtySize, native_pty_system};
+use rustix::termios::{LocalModes, Winsize};
 use tokio::io::unix::AsyncFd;
 
 use crate::error::{Error, Result};
@@ -27,48 +27,42 @@ impl From<Size> for PtySize {
 
 /// The executor's side.
 ///
-/// portable-pty opens and resizes it. It is read and written by a descriptor of our own: that crate's writer types a line
-/// end and an end of file when it is dropped, which would run a command that somebody has half typed.
+/// portable-pty opens that of a terminal of the machine. It is read and written by a descriptor of our own: that crate's writer
+/// types a line end and an end of file when it is dropped, which would run a command that somebody has half typed.
+#[derive(Debug)]
 pub struct Pty {
-    master: std::sync::Mutex<Box<dyn MasterPty + Send>>,
     descriptor: AsyncFd<OwnedFd>,
 }
 
-impl std::fmt::Debug for Pty {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pty").field("descriptor", &self.descriptor).finish_non_exhaustive()
-    }
-}
-
 impl Pty {
-    /// Opens one; also returns the program's side. Must be called within the runtime.
-    pub fn open(size: Size) -> Result<(Self, OwnedFd)> {
+    /// Opens one; also returns the program's side. `multiplexer` is that of a sandbox (pts(4)), where it has one, so that its
+    /// programs find their terminal by its name. Must be called within the runtime.
+    pub fn open(size: Size, multiplexer: Option<OwnedFd>) -> Result<(Self, OwnedFd)> {
         let failed = |source| Error::Spawn { stage: "opening a pseudo-terminal".to_owned(), source };
-        let portable_pty::PtyPair { master, slave } =
-            native_pty_system().openpty(size.into()).map_err(|error| failed(io::Error::other(error)))?;
-        let raw = master.as_raw_fd().ok_or_else(|| failed(io::ErrorKind::Unsupported.into()))?;
-        #[expect(unsafe_code, reason = "portable-pty gives its descriptor as a number alone")]
-        // SAFETY: `master` keeps the descriptor open, and outlives this borrow, which ends with the duplication.
-        let descriptor = unsafe { BorrowedFd::borrow_raw(raw) }.try_clone_to_owned().map_err(failed)?;
+        let descriptor = match multiplexer {
+            Some(own) => rustix::pty::unlockpt(&own).map(|()| own).map_err(|error| failed(error.into()))?,
+            None => machines(size).map_err(failed)?,
+        };
         rustix::io::ioctl_fionbio(&descriptor, true).map_err(|error| failed(error.into()))?;
         let flags = rustix::pty::OpenptFlags::RDWR
             | rustix::pty::OpenptFlags::NOCTTY
             | rustix::pty::OpenptFlags::CLOEXEC;
         let program_side =
             rustix::pty::ioctl_tiocgptpeer(&descriptor, flags).map_err(|error| failed(error.into()))?;
-        // From here on the program's side is open once, so that its last user's end is seen.
-        drop(slave);
         #[expect(unsafe_code, reason = "tokio has no safe type for a terminal")]
         // SAFETY: an OwnedFd keeps its descriptor open and unchanged until it is dropped, after the registration.
         let descriptor = unsafe { AsyncFd::register(descriptor) };
         let descriptor = descriptor.map_err(|error| failed(io::Error::other(error)))?;
-        Ok((Self { master: std::sync::Mutex::new(master), descriptor }, program_side))
+        let pty = Self { descriptor };
+        pty.resize(size)?;
+        Ok((pty, program_side))
     }
 
     /// Changes the size, of which the kernel tells the programs in the foreground by SIGWINCH.
     pub fn resize(&self, size: Size) -> Result<()> {
-        let master = self.master.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        master.resize(size.into()).map_err(|error| Error::internal("resizing a terminal", error.to_string()))
+        let size = Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
+        rustix::termios::tcsetwinsize(self.descriptor.get_ref(), size)
+            .map_err(|error| Error::internal("resizing a terminal", error))
     }
 
     /// Resolves when there may be something to read, or no program has the terminal open any more.
@@ -107,6 +101,15 @@ impl Pty {
         rustix::termios::tcgetattr(self.descriptor.get_ref())
             .is_ok_and(|settings| settings.local_modes.contains(LocalModes::ICANON))
     }
+}
+
+/// The executor's side of a terminal of the machine.
+fn machines(size: Size) -> io::Result<OwnedFd> {
+    let pair = native_pty_system().openpty(size.into()).map_err(io::Error::other)?;
+    let raw = pair.master.as_raw_fd().ok_or(io::ErrorKind::Unsupported)?;
+    #[expect(unsafe_code, reason = "portable-pty gives its descriptor as a number alone")]
+    // SAFETY: `pair` keeps the descriptor open, and outlives this borrow, which ends with the duplication.
+    unsafe { BorrowedFd::borrow_raw(raw) }.try_clone_to_owned()
 }
 
 fn closed_is_end(read: io::Result<usize>) -> io::Result<usize> {

@@ -99,7 +99,7 @@ pub(super) fn workspace(workspace: &Workspace, isolation: &str) -> v1::Workspace
             venv: path(&workspace.seen.venv),
         }),
         env_names: workspace.env.keys().cloned().collect(),
-        isolation: if workspace.has_own_root() { "namespaces" } else { isolation }.to_owned(),
+        isolation: if workspace.enclosed { "namespaces" } else { isolation }.to_owned(),
         notes: workspace.notes.clone(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use time::OffsetDateTime;
 
@@ -42,6 +42,8 @@ pub(super) struct Known {
     claimed: HashSet<WorkspaceId>,
     /// What they are made of.
     held: HashMap<WorkspaceId, Held>,
+    /// When those that run are to end, whatever becomes of the machine's clock.
+    deadlines: HashMap<WorkspaceId, Instant>,
 }
 
 /// What a sandbox begins with.
@@ -116,6 +118,13 @@ impl Sandboxes {
         making.await.map_err(|error| Error::internal("making a sandbox", error))?
     }
 
+    /// Removes what was made of a sandbox that is none. A rest on the disk goes at the next start.
+    async fn discard(&self, made: &Workspace) {
+        if let Ok(closed) = self.workspaces.close(made.id.as_str()).await {
+            let _removed = self.workspaces.remove(&closed).await;
+        }
+    }
+
     /// What a new sandbox is to begin with. It stays there as long as the answer.
     async fn origin(&self, new: &NewSandbox) -> Result<Origin> {
         let (layers, form, field, blueprint, snapshot_id) = match (&new.blueprint, &new.snapshot_id) {
@@ -157,7 +166,9 @@ impl Sandboxes {
         };
         let made = self.workspaces.create(workspace, PATIENCE).await?;
         if made.state != State::Ready {
-            return Err(Error::WorkspaceNotReady { workspace_id: made.id.to_string() });
+            self.discard(&made).await;
+            let why = "it took too long; the machine is busy".to_owned();
+            return Err(Error::internal("making a sandbox", why));
         }
         let mut sandbox = Sandbox {
             id: made.id.clone(),
@@ -176,11 +187,18 @@ impl Sandboxes {
             snapshot_id: origin.snapshot_id,
             end: None,
         };
-        sandbox.seq = self.store.insert_sandbox(record::to_row(&sandbox)).await?;
+        match self.store.insert_sandbox(record::to_row(&sandbox)).await {
+            Ok(seq) => sandbox.seq = seq,
+            Err(error) => {
+                self.discard(&made).await;
+                return Err(error);
+            }
+        }
         let sandbox = Arc::new(sandbox);
         let mut known = self.lock();
         known.living.insert(sandbox.id.clone(), Arc::clone(&sandbox));
         known.held.insert(sandbox.id.clone(), origin.held);
+        known.deadlines.insert(sandbox.id.clone(), Instant::now() + new.lifetime);
         if claimed {
             known.claimed.insert(sandbox.id.clone());
         }
@@ -199,14 +217,15 @@ impl Sandboxes {
         if sandbox.remaining.is_some() {
             return Ok(sandbox);
         }
-        let left = sandbox.expires - OffsetDateTime::now_utc();
-        let remaining = Duration::try_from(left).unwrap_or(Duration::ZERO);
+        let deadline = self.lock().deadlines.get(&sandbox.id).copied();
+        let remaining = deadline.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
         let suspended = Sandbox { remaining: Some(remaining), ..(*sandbox).clone() };
         let recorded = self.store.pause_sandbox(record::to_row(&suspended));
         if let Err(error) = self.workspaces.suspend(&sandbox.id, recorded).await {
             self.store.pause_sandbox(record::to_row(&sandbox)).await?;
             return Err(error);
         }
+        self.lock().deadlines.remove(&sandbox.id);
         Ok(self.replace(suspended))
     }
 
@@ -221,6 +240,7 @@ impl Sandboxes {
         if anew && !resumed.notes.iter().any(|note| note == STARTED_ANEW) {
             resumed.notes.push(STARTED_ANEW.to_owned());
         }
+        self.lock().deadlines.insert(sandbox.id.clone(), Instant::now() + remaining);
         self.store.pause_sandbox(record::to_row(&resumed)).await?;
         Ok(self.replace(resumed))
     }
@@ -244,7 +264,7 @@ impl Sandboxes {
     }
 
     fn isolation_of(workspace: &Workspace) -> String {
-        if workspace.has_own_root() { ISOLATED } else { NOT_ISOLATED }.to_owned()
+        if workspace.enclosed { ISOLATED } else { NOT_ISOLATED }.to_owned()
     }
 
     /// A sandbox for a run: an idle one that an earlier run left and that has these variables, or a new one. `is_busy`
@@ -321,19 +341,15 @@ impl Sandboxes {
 
     /// Ids of those whose time is over.
     pub fn expired(&self) -> Vec<WorkspaceId> {
-        let now = OffsetDateTime::now_utc();
+        let now = Instant::now();
         let known = self.lock();
-        known
-            .living
-            .values()
-            .filter(|sandbox| sandbox.remaining.is_none() && sandbox.expires <= now)
-            .map(|sandbox| sandbox.id.clone())
-            .collect()
+        known.deadlines.iter().filter(|(_, at)| **at <= now).map(|(id, _)| id.clone()).collect()
     }
 
     /// Records that a sandbox has ended, if it is one.
     pub async fn ended(&self, id: &WorkspaceId, reason: EndReason) -> Result<Option<Arc<Sandbox>>> {
         let Some(living) = self.lock().living.remove(id) else { return Ok(None) };
+        self.lock().deadlines.remove(id);
         let held = self.lock().held.remove(id);
         let now = OffsetDateTime::now_utc();
         let sandbox = Sandbox { end: Some((now, reason)), remaining: None, ..(*living).clone() };

@@ -119,7 +119,7 @@ impl Terminals {
         }
         env.extend(TERMINAL_VARIABLES.map(|(name, value)| (name.to_owned(), value.to_owned())));
         env.extend(new.env.clone());
-        let (pty, program_side) = Pty::open(fixed.size)?;
+        let (pty, program_side) = Pty::open(fixed.size, lease.terminal_multiplexer()?)?;
         let (progress, seen) = watch::channel(Progress::default());
         let (orders, ordered) = mpsc::channel::<Close>(ORDERS);
         let live = self.reserve(Live::new(self, fixed, pty, seen, orders))?;

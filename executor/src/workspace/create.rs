@@ -98,6 +98,8 @@ impl Workspaces {
             notes: Vec::new(),
             sandbox: new.sandbox.is_some(),
             seen: if enclosed.is_some() { Paths::seen_in_sandbox() } else { paths.clone() },
+            enclosed: enclosed.is_some()
+                || (new.sandbox.is_none() && self.enclosure.encloses_workspaces().await),
             paths,
             id: id.clone(),
         };
@@ -218,8 +220,7 @@ impl Workspaces {
             }
             match self.enclosure.usable().await {
                 Ok(found) => {
-                    let (running, root) = self.enclosure.start(workspace, &start).await?;
-                    entry.runs(running, root);
+                    entry.runs(self.enclosure.start(workspace, &start).await?)?;
                     workspace.notes.extend(found.gap.clone());
                     workspace.notes.extend(self.enclosure.unlimited());
                 }

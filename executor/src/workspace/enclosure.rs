@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::id::WorkspaceId;
 use crate::process::cgroup::{Limits, Quotas};
 use crate::process::identity::Identity;
-use crate::process::sandbox::{Disk, Fence, Overlay, Plan, RootDirectory, Running, Users, find_bubblewrap};
+use crate::process::sandbox::{Disk, Fence, Overlay, Plan, Running, Users, find_bubblewrap};
 
 /// Name under which it is tried at the start, beside those of sandboxes.
 const TRIAL: &str = "trial";
@@ -30,6 +30,8 @@ pub struct Enclosure {
     search_path: Vec<PathBuf>,
     /// Whether sandboxes are to be plain directories, whatever the machine allows.
     refused: bool,
+    /// Whether workspaces are kept apart as well.
+    of_workspaces: bool,
     quotas: Arc<Quotas>,
     found: OnceCell<std::result::Result<Found, String>>,
 }
@@ -97,7 +99,16 @@ impl Enclosure {
         let hidden =
             socket_directory.into_iter().chain(home).filter(|directory| directory.parent().is_some());
         let (hidden, refused) = (hidden.collect(), config.isolation == "none");
-        Self { identity, root, hidden, search_path, refused, quotas, found: OnceCell::new() }
+        Self {
+            identity,
+            root,
+            hidden,
+            search_path,
+            refused,
+            of_workspaces: config.isolate_workspaces,
+            quotas,
+            found: OnceCell::new(),
+        }
     }
 
     /// How it works here, or a sentence that says why it does not.
@@ -146,8 +157,7 @@ impl Enclosure {
         let start = SandboxStart { network: Network::Loopback, layers: Vec::new() };
         let tried = async {
             self.make_directories(found, &paths)?;
-            let (running, _root) = self.run(found, &paths, TRIAL, &start).await?;
-            running.end().await;
+            self.run(found, &paths, TRIAL, &start, Vec::new()).await?.end().await;
             Ok(())
         };
         let tried = tried.await;
@@ -181,16 +191,35 @@ impl Enclosure {
         Some((found, Paths::seen_in_sandbox()))
     }
 
-    /// Starts the sandbox of a workspace, and returns its root too.
-    pub(super) async fn start(
-        &self,
-        workspace: &Workspace,
-        start: &SandboxStart,
-    ) -> Result<(Running, RootDirectory)> {
+    /// Starts the sandbox of a workspace.
+    pub(super) async fn start(&self, workspace: &Workspace, start: &SandboxStart) -> Result<Running> {
+        let found = self.found().await?;
+        self.run(found, &workspace.paths, &hostname(&workspace.id), start, Vec::new()).await
+    }
+
+    /// Whether workspaces that are no sandboxes are kept apart too.
+    pub(super) async fn encloses_workspaces(&self) -> bool {
+        self.of_workspaces && self.usable().await.is_ok()
+    }
+
+    /// Starts what keeps a workspace apart that is no sandbox. Its directories are where they are outside.
+    pub(super) async fn start_around(&self, workspace: &Workspace) -> Result<Running> {
+        let found = self.found().await?;
+        let paths = match found.form {
+            Form::Overlay(_) => self.paths(found, &workspace.id),
+            Form::ReadOnly => workspace.paths.clone(),
+        };
+        if let Form::Overlay(_) = found.form {
+            self.make_directories(found, &paths)?;
+        }
+        let start = SandboxStart { network: Network::Machine, layers: Vec::new() };
+        let own = vec![workspace.paths.root.clone()];
+        self.run(found, &paths, &hostname(&workspace.id), &start, own).await
+    }
+
+    async fn found(&self) -> Result<&Found> {
         let found = self.usable().await;
-        let found = found.map_err(|why| Error::internal("starting a sandbox", why.to_owned()))?;
-        let hostname = workspace.id.as_str().replace('_', "-");
-        self.run(found, &workspace.paths, &hostname, start).await
+        found.map_err(|why| Error::internal("starting a sandbox", why.to_owned()))
     }
 
     async fn run(
@@ -199,7 +228,8 @@ impl Enclosure {
         paths: &Paths,
         hostname: &str,
         start: &SandboxStart,
-    ) -> Result<(Running, RootDirectory)> {
+        own: Vec<PathBuf>,
+    ) -> Result<Running> {
         let limits = &self.quotas.sandbox;
         let made = self.quotas.group.as_ref().ok().map(|all| all.child(hostname, limits)).transpose();
         let group = made.map_err(|error| Error::internal("making a control group", error))?;
@@ -207,7 +237,8 @@ impl Enclosure {
             Some(group) => Fence::Group(group.entrances()),
             None => Fence::Processes { data: limits.memory_bytes, count: limits.processes },
         };
-        Running::start(&self.plan(found, paths, hostname, start, fence), group).await
+        let plan = Plan { own, ..self.plan(found, paths, hostname, start, fence) };
+        Running::start(&plan, group).await
     }
 
     /// What a sandbox may use.
@@ -254,6 +285,7 @@ impl Enclosure {
             bubblewrap: found.bubblewrap.clone(),
             disk,
             hidden: std::iter::once(self.root.path.clone()).chain(self.hidden.iter().cloned()).collect(),
+            own: Vec::new(),
             hostname: hostname.to_owned(),
             network: start.network == Network::Machine,
             fence,
@@ -275,6 +307,11 @@ fn make(path: &Path, mode: u32, owner: Option<Users>) -> Result<()> {
         Some(Users { uid, gid, .. }) => chown(path, Some(uid), Some(gid)).map_err(failed),
         None => Ok(()),
     }
+}
+
+/// What the machine is called inside.
+fn hostname(id: &WorkspaceId) -> String {
+    id.as_str().replace('_', "-")
 }
 
 /// An error with its causes, as one line.

@@ -80,7 +80,7 @@ pub fn environment(
         variables.insert("VIRTUAL_ENV".to_owned(), text(&seen.venv));
     }
     path.extend_from_slice(search_path);
-    let user = if workspace.has_own_root() { "root".to_owned() } else { identity.name.clone() };
+    let user = if workspace.enclosed { "root".to_owned() } else { identity.name.clone() };
     for (name, value) in [
         ("PATH", path_variable(&path)),
         ("HOME", text(&seen.home)),

@@ -33,7 +33,7 @@ use crate::id::WorkspaceId;
 use crate::process::cgroup::Memory;
 use crate::process::copy::copy_directory;
 use crate::process::identity::Identity;
-use crate::process::sandbox::{self, RootDirectory, Running, Usage};
+use crate::process::sandbox::{self, Running, Usage};
 use crate::process::spawn::Spawner;
 use crate::process::workers::Workers;
 use crate::store::Store;
@@ -73,11 +73,13 @@ pub struct Workspace {
     pub paths: Paths,
     /// The same as its jobs see them.
     pub seen: Paths,
+    /// Whether its jobs see another root than that of the machine.
+    pub enclosed: bool,
 }
 
 impl Workspace {
-    /// Whether its jobs see another root than that of the machine.
-    pub fn has_own_root(&self) -> bool {
+    /// Whether its own files are anywhere in that root, and not only where they are outside.
+    fn has_own_root(&self) -> bool {
         self.seen != self.paths
     }
 }
@@ -190,6 +192,8 @@ struct Entry {
     abandoned: CancellationToken,
     /// What runs the jobs of a sandbox that has a root of its own.
     running: Mutex<Option<Arc<Running>>>,
+    /// Held while that is started.
+    starting: tokio::sync::Mutex<()>,
     /// Whether they stand still.
     still: watch::Sender<bool>,
 }
@@ -209,7 +213,15 @@ pub struct Lease {
     pub still: Option<watch::Receiver<bool>>,
     /// Cancelled when the workspace is to be deleted, which then waits for this lease: what takes long gives up.
     pub closing: CancellationToken,
+    running: Option<Arc<Running>>,
     _gate: tokio::sync::OwnedRwLockReadGuard<()>,
+}
+
+impl Lease {
+    /// What makes terminals that its jobs know by name, where they have a root of their own.
+    pub fn terminal_multiplexer(&self) -> Result<Option<OwnedFd>> {
+        self.running.as_ref().map(|running| running.terminal_multiplexer()).transpose()
+    }
 }
 
 /// What the manager is made of.
@@ -280,10 +292,11 @@ impl Workspaces {
             known: Mutex::new(HashMap::new()),
         };
         let suspended = this.store.suspended_sandboxes().await?;
+        let encloses = this.enclosure.encloses_workspaces().await;
         for row in this.store.workspaces().await? {
             let id = row.workspace_id.clone();
             let found = record::from_row(row, &this.root.workspaces);
-            match found.and_then(|workspace| this.outlives(workspace, &suspended)) {
+            match found.and_then(|workspace| this.outlives(workspace, &suspended, encloses)) {
                 Some(workspace) => drop(this.adopt(workspace)?),
                 None => {
                     if let Some(id) = WorkspaceId::parse(&id) {
@@ -299,7 +312,7 @@ impl Workspaces {
     }
 
     /// What of a workspace on record is there after its executor ended; of sandboxes those that were suspended.
-    fn outlives(&self, mut workspace: Workspace, suspended: &[String]) -> Option<Workspace> {
+    fn outlives(&self, mut workspace: Workspace, suspended: &[String], encloses: bool) -> Option<Workspace> {
         if workspace.sandbox {
             if !suspended.iter().any(|id| id == workspace.id.as_str()) {
                 return None;
@@ -307,6 +320,7 @@ impl Workspaces {
             (workspace.paths, workspace.seen) = self.enclosure.left(&workspace.id)?;
         }
         let usable = workspace.state == State::Ready && workspace.paths.root.is_dir();
+        workspace.enclosed = workspace.has_own_root() || encloses;
         let state = if workspace.sandbox { State::Suspended } else { State::Ready };
         usable.then_some(Workspace { state, ..workspace })
     }
@@ -326,6 +340,7 @@ impl Workspaces {
             gate: Arc::default(),
             abandoned: self.stopping.child_token(),
             running: Mutex::default(),
+            starting: tokio::sync::Mutex::default(),
             still: watch::Sender::new(false),
         });
         self.lock().insert(id, Arc::clone(&entry));
@@ -367,10 +382,29 @@ impl Workspaces {
             State::Deleting => return Err(Error::WorkspaceNotFound { workspace_id: id_or_name.to_owned() }),
         }
         let closing = entry.abandoned.clone();
-        let spawner = entry.own_spawner().unwrap_or_else(|| Arc::clone(&self.spawner));
-        let memory = entry.running().as_ref().and_then(|running| running.memory.clone());
+        let running = self.running(&entry, &workspace).await?;
+        let spawner = running.as_ref().map_or(&self.spawner, |running| &running.spawner);
+        let spawner = Arc::clone(spawner);
+        let memory = running.as_ref().and_then(|running| running.memory.clone());
         let still = workspace.sandbox.then(|| entry.still.subscribe());
-        Ok(Lease { workspace, root: entry.root(), spawner, memory, still, closing, _gate: gate })
+        Ok(Lease { workspace, root: entry.root(), spawner, memory, still, closing, running, _gate: gate })
+    }
+
+    /// What runs the jobs of a workspace that has a root of its own. Of those that are no sandboxes it is started when first
+    /// needed, also after the executor was.
+    async fn running(&self, entry: &Entry, workspace: &Workspace) -> Result<Option<Arc<Running>>> {
+        let known = entry.running().clone();
+        if known.is_some() || workspace.sandbox || !workspace.enclosed {
+            return Ok(known);
+        }
+        let _alone = entry.starting.lock().await;
+        let known = entry.running().clone();
+        if known.is_some() {
+            return Ok(known);
+        }
+        let running = Arc::new(self.enclosure.start_around(workspace).await?);
+        *entry.running() = Some(Arc::clone(&running));
+        Ok(Some(running))
     }
 
     /// Has all processes of a sandbox stand still. `record` is done when nothing more starts in it, and before they do.
@@ -413,8 +447,7 @@ impl Workspaces {
         match running {
             Some(running) => running.freeze(false).await?,
             None => {
-                let (running, root) = self.enclosure.start(&workspace, &start).await?;
-                entry.runs(running, root);
+                entry.runs(self.enclosure.start(&workspace, &start).await?)?;
             }
         }
         entry.set(Workspace { state: State::Ready, ..(*workspace).clone() });
@@ -517,7 +550,9 @@ impl Workspaces {
 
     /// Removes what is on the disk; returns the bytes freed.
     async fn remove_files(&self, workspace: &Workspace) -> Result<u64> {
-        removal::remove(&self.root.trash, &workspace.paths.root).await
+        let own = removal::remove(&self.root.trash, &workspace.paths.root).await?;
+        let changed = removal::remove(&self.root.trash, &self.root.sandbox(&workspace.id)).await?;
+        Ok(own + changed)
     }
 
     /// What gives sandboxes a root of their own.
@@ -542,11 +577,13 @@ impl Workspaces {
             return Ok(None);
         }
         // What a repository has git run, as filters, is to run where its commands do.
-        let own = self.entry(workspace.id.as_str()).ok().and_then(|entry| entry.own_spawner());
-        if workspace.has_own_root() && own.is_none() {
+        let Ok(entry) = self.entry(workspace.id.as_str()) else { return Ok(None) };
+        let own = self.running(&entry, workspace).await?;
+        if workspace.enclosed && own.is_none() {
             return Ok(None);
         }
-        git::status(own.as_ref().unwrap_or(&self.spawner), &self.search_path, &workspace.seen).await
+        let spawner = own.as_ref().map_or(&self.spawner, |own| &own.spawner);
+        git::status(spawner, &self.search_path, &workspace.seen).await
     }
 
     fn of_request(&self, principal: &str, request_id: Option<&str>) -> Option<Arc<Workspace>> {
@@ -580,20 +617,17 @@ impl Entry {
         Arc::clone(&self.workspace.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What starts processes in it, if it has a root of its own.
-    fn own_spawner(&self) -> Option<Arc<Spawner>> {
-        self.running().as_ref().map(|running| Arc::clone(&running.spawner))
-    }
-
     fn root(&self) -> Arc<Root> {
         Arc::clone(&self.root.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Takes up a sandbox with a root of its own that runs.
-    fn runs(&self, running: Running, root: RootDirectory) {
+    fn runs(&self, running: Running) -> Result<()> {
+        let root = running.root().map_err(|error| Error::internal("opening the root of a sandbox", error))?;
         let root = Arc::new(Root::of_sandbox(root, HOME_BENEATH));
         *self.root.lock().unwrap_or_else(PoisonError::into_inner) = root;
         *self.running() = Some(Arc::new(running));
+        Ok(())
     }
 
     /// Ends all processes of a sandbox that has a root of its own.

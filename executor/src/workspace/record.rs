@@ -25,6 +25,7 @@ pub(super) fn to_row(workspace: &Workspace) -> WorkspaceRow {
         sandbox,
         paths: _, // follow from the id
         seen: _,
+        enclosed: _,
     } = workspace;
     WorkspaceRow {
         seq: *seq,
@@ -51,6 +52,7 @@ pub(super) fn from_row(row: WorkspaceRow, workspaces: &Path) -> Option<Workspace
     Some(Workspace {
         sandbox: row.sandbox,
         seen: paths.clone(),
+        enclosed: false,
         paths,
         id,
         seq: row.seq,

@@ -60,6 +60,8 @@ struct Bench {
     root: PathBuf,
     /// This program.
     init: PathBuf,
+    /// Directories of its own: where they are laid out, and where they are to be.
+    own: Vec<(PathBuf, PathBuf)>,
 }
 
 /// Turns this process, which has one thread, into bubblewrap with the sandbox below it. Returns only why it can't.
@@ -125,6 +127,9 @@ fn on_overlay(plan: &Plan, bench: &Bench, namespace: Option<OwnedFd>) -> io::Res
     };
     empty(&mut command, plan.hidden.iter().filter(is_there).map(PathBuf::as_path));
     empty(&mut command, ["/sys", "/run"].iter().map(Path::new));
+    for (laid_out, own) in &bench.own {
+        command.arg("--bind").arg(laid_out).arg(own);
+    }
     furnish(&mut command, &bench.init);
     Ok(command)
 }
@@ -136,7 +141,12 @@ fn on_machine(plan: &Plan, program: &Path, home: &Path, tmp: &Path) -> Command {
     command.args(["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]);
     empty(&mut command, plan.hidden.iter().map(PathBuf::as_path).filter(|path| path.is_dir()));
     empty(&mut command, COVERED.iter().map(Path::new));
-    command.arg("--bind").arg(home).arg(HOME).arg("--bind").arg(tmp).arg(TMP);
+    for (from, to) in [(home, Path::new(HOME)), (tmp, Path::new(TMP))] {
+        command.arg("--bind").arg(from).arg(to);
+    }
+    for own in &plan.own {
+        command.arg("--bind").arg(own).arg(own);
+    }
     furnish(&mut command, program);
     command
 }
@@ -180,8 +190,14 @@ fn lay_out(plan: &Plan, overlay: &Overlay, program: &Path, namespace: Option<&Ow
     let place = BENCHES.into_iter().map(Path::new).find(is_free);
     let place = place.ok_or_else(|| io::Error::other(format!("none of {BENCHES:?} can be covered")))?;
     mount("runlet-sandbox", place, "tmpfs", FLAGS, c"mode=755")?;
-    let bench = Bench { place, root: place.join("root"), init: place.join("init") };
+    let own = plan.own.iter().enumerate();
+    let own = own.map(|(number, own)| (place.join(format!("own-{number}")), own.clone())).collect();
+    let bench = Bench { place, root: place.join("root"), init: place.join("init"), own };
     fs::create_dir(&bench.root)?;
+    for (laid_out, own) in &bench.own {
+        fs::create_dir(laid_out)?;
+        mount_bind(own, laid_out)?;
+    }
     let machine = lower_machine(overlay, place, namespace)?;
     let mut lower = stack(overlay, place)?;
     lower.extend(machine);

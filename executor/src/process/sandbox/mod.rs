@@ -63,6 +63,8 @@ pub struct Plan {
     pub disk: Disk,
     /// Directories of the machine that are empty for the sandbox.
     pub hidden: Vec<PathBuf>,
+    /// Directories in there that are its own, at the places that they have outside.
+    pub own: Vec<PathBuf>,
     /// Name of the machine, as the sandbox sees it.
     pub hostname: String,
     /// Whether there is more network than the loopback.
@@ -144,6 +146,7 @@ pub struct Running {
     group: Option<Group>,
     /// Process 1 of the sandbox, as its number is outside.
     first: i32,
+    root: RootDirectory,
     /// bubblewrap's process outside, until it is ended.
     monitor: Mutex<Option<Child>>,
     /// Whether it has the machine's network.
@@ -191,7 +194,7 @@ pub async fn find_bubblewrap(directories: &[PathBuf]) -> std::result::Result<Pat
 
 impl Running {
     /// Starts a sandbox. Its directories must be there.
-    pub async fn start(plan: &Plan, group: Option<Group>) -> Result<(Self, RootDirectory)> {
+    pub async fn start(plan: &Plan, group: Option<Group>) -> Result<Self> {
         let failed = |error: io::Error| Error::internal("starting a sandbox", error);
         let (own, its) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(|error| failed(error.into()))?;
@@ -213,7 +216,7 @@ impl Running {
                     let memory = group.as_ref().map(|group| Arc::new(group.memory()));
                     let (spawner, monitor) = (Arc::new(spawner), Mutex::new(Some(monitor)));
                     let on_network = plan.network;
-                    Ok((Self { spawner, memory, group, first, monitor, on_network }, root))
+                    Ok(Self { spawner, memory, group, first, root, monitor, on_network })
                 }
                 Err(error) => {
                     drop(spawner);
@@ -237,6 +240,20 @@ impl Running {
                 Err(failed(io::Error::other(why)))
             }
         }
+    }
+
+    /// Its root as its processes see it.
+    pub fn root(&self) -> io::Result<RootDirectory> {
+        self.root.try_clone()
+    }
+
+    /// Opens what makes terminals that its processes know by name (pts(4)).
+    pub fn terminal_multiplexer(&self) -> Result<OwnedFd> {
+        use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        openat2(&self.root, "dev/pts/ptmx", flags, Mode::empty(), resolve)
+            .map_err(|error| Error::internal("opening a terminal of a sandbox", error))
     }
 
     /// Stops all its processes where they are, or lets them go on. When this returns, they have stopped.
