@@ -98,6 +98,37 @@ async fn nothing_leaks(world: &World) {
     assert_eq!(client.run(&other, "cat secret").await["output"], json!("hidden\n"));
 }
 
+/// The process that waits for a sandbox outside is the jobs' user's, so that this user's jobs can look where it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_sandboxes_are_made_of_is_closed_to_jobs() {
+    let world = World::start().await;
+    let client = world.client();
+    let plain = client.workspace().await;
+    client
+        .call("create_blueprint", json!({ "name": "b", "setup_commands": ["echo x > mine"] }))
+        .await
+        .expect();
+    let id = sandbox(&client, json!({ "blueprint": "b" })).await;
+    run(&client, &id, "sleep 60 & echo up").await;
+    let places = "/proc/[0-9]*/root/{mnt,media,srv,run}/{,*/}{,*/}";
+    let name = format!("runlet-test-{}", std::process::id());
+    let seen = client
+        .run(
+            &plain,
+            &format!(
+                "ls -d {places}root 2>/dev/null | wc -l; shopt -s nullglob; \
+        for at in {places}; do cat $at/etc/shadow; touch $at/etc/{name}; echo x > $at/home/user/mine; \
+        chmod 755 $at; done 2>/dev/null; true"
+            ),
+        )
+        .await;
+    let output_of = seen["output"].as_str().unwrap();
+    assert!(!output_of.starts_with("0\n") && output_of.lines().count() == 1, "{seen}");
+    assert!(!std::path::Path::new("/etc").join(&name).exists());
+    let next = sandbox(&client, json!({ "blueprint": "b" })).await;
+    assert_eq!(output(&client, &next, "cat mine; cat /etc/shadow 2>/dev/null").await, "x\n");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn file_tools_see_what_commands_see() {
     let world = World::start().await;

@@ -22,6 +22,9 @@ pub(super) const EMPTY: [&str; 7] = ["dev", "home", "proc", "root", "run", "sys"
 /// Where files may be that not everybody may read. The rest of `/usr` is what packages brought, and made to be shared.
 const LOOKED_THROUGH: [&str; 4] = ["etc", "opt", "usr/local", "var"];
 
+/// Large parts of those, which package managers keep for everybody to read.
+const KNOWN_TO_BE_PUBLIC: [&str; 2] = ["var/lib/dpkg/info", "var/lib/rpm"];
+
 /// What the machine wrote since it runs: of these there are the directories, and nothing in them.
 const BEGUN_ANEW: [&str; 5] = ["var/backups", "var/log", "var/mail", "var/spool", "var/tmp"];
 
@@ -73,21 +76,23 @@ fn is_one_of(names: &[&str], path: &Path) -> bool {
 
 fn look() -> io::Result<Covered> {
     let mut covered: Covered = EMPTY.iter().map(|name| (PathBuf::from(name), How::Empty)).collect();
+    let device = fs::symlink_metadata("/")?.dev();
     for entry in fs::read_dir("/")? {
         let entry = entry?;
         let name = PathBuf::from(entry.file_name());
-        let data = entry.metadata()?;
-        if data.is_dir() && !is_one_of(&SYSTEM, &entry.path()) {
-            covered.insert(name, How::Empty);
-        } else if !data.is_dir() && !is_for_everybody(&data) {
-            covered.insert(name, How::Absent);
-        }
+        let how = match entry.metadata() {
+            Ok(data) if data.is_dir() => (!is_one_of(&SYSTEM, &entry.path())).then_some(How::Empty),
+            Ok(data) => (!is_for_everybody(&data)).then_some(How::Absent),
+            Err(_) => Some(How::Empty),
+        };
+        covered.extend(how.map(|how| (name, how)));
     }
     for place in LOOKED_THROUGH {
-        look_through(Path::new(place), &mut covered)?;
+        look_through(Path::new(place), device, &mut covered);
     }
     for place in BEGUN_ANEW.map(Path::new) {
-        if Path::new("/").join(place).is_dir() {
+        let hidden = place.ancestors().any(|above| covered.get(above) == Some(&How::Empty));
+        if !hidden && Path::new("/").join(place).is_dir() {
             // Whatever was found in it is beneath what is empty.
             covered.retain(|path, _how| !path.starts_with(place));
             covered.insert(place.to_owned(), How::Empty);
@@ -96,26 +101,51 @@ fn look() -> io::Result<Covered> {
     Ok(covered)
 }
 
-/// Finds what not everybody may read. What is mounted there is not part of the overlay, and what goes meanwhile needs no
-/// cover.
-fn look_through(place: &Path, covered: &mut Covered) -> io::Result<()> {
-    let top = Path::new("/").join(place);
-    let Ok(device) = fs::symlink_metadata(&top).map(|data| data.dev()) else { return Ok(()) };
+/// Finds what not everybody may read. A directory that can't be looked at, or belongs to another file system, is empty: nobody
+/// knows what is in there. What goes meanwhile needs no cover.
+fn look_through(place: &Path, device: u64, covered: &mut Covered) {
+    let is_open = |data: &Metadata| is_for_everybody(data) && data.dev() == device;
+    match fs::symlink_metadata(Path::new("/").join(place)) {
+        Ok(data) if data.is_dir() && is_open(&data) => {}
+        Ok(data) if data.is_symlink() => return,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+        _ => {
+            covered.insert(place.to_owned(), How::Empty);
+            return;
+        }
+    }
     let mut pending = vec![place.to_owned()];
     while let Some(directory) = pending.pop() {
-        for entry in or_gone(fs::read_dir(Path::new("/").join(&directory)))?.into_iter().flatten() {
-            let entry = entry?;
-            let Some(data) = or_gone(entry.metadata())? else { continue };
+        let entries = match fs::read_dir(Path::new("/").join(&directory)) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(_) => {
+                covered.insert(directory, How::Empty);
+                continue;
+            }
+        };
+        for entry in entries.flatten() {
             let path = directory.join(entry.file_name());
-            match (data.is_dir(), is_for_everybody(&data)) {
-                (true, true) if data.dev() == device => pending.push(path),
+            let data = match entry.metadata() {
+                Ok(data) => data,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(_) => {
+                    covered.insert(path, How::Empty);
+                    continue;
+                }
+            };
+            match (data.is_dir(), is_open(&data)) {
+                (true, true) => {
+                    if !KNOWN_TO_BE_PUBLIC.iter().any(|known| path == Path::new(known)) {
+                        pending.push(path);
+                    }
+                }
                 (true, false) => drop(covered.insert(path, How::Empty)),
-                (false, false) => drop(covered.insert(path, How::Absent)),
-                _ => {}
+                (false, _) if is_for_everybody(&data) => {}
+                (false, _) => drop(covered.insert(path, How::Absent)),
             }
         }
     }
-    Ok(())
 }
 
 fn or_gone<T>(result: io::Result<T>) -> io::Result<Option<T>> {

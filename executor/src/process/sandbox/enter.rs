@@ -9,10 +9,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::mount::{MountFlags, mount, mount_bind};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use super::{Disk, Fence, HOME, Overlay, Plan, TMP, cover, users};
+use super::{Disk, Fence, HOME, Overlay, Plan, Preparation, TMP, Users, cover};
 use crate::error::{Error, Result};
 use crate::process::cgroup;
 use crate::process::veil::enter_mount_namespace;
@@ -32,6 +33,9 @@ const COVERED: [&str; 3] = ["/sys", "/run", "/home"];
 
 /// The executor's program, as the sandbox sees it.
 const INIT: &str = "/run/runlet/init";
+
+/// Longest plan in bytes. The longest part of it are paths, of which there are some dozens.
+const MAX_PLAN_BYTES: usize = 128 << 10;
 
 /// Search path of process 1 of the sandbox; the variables of jobs are made for each.
 const SEARCH_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -65,26 +69,49 @@ struct Bench {
 }
 
 /// Turns this process, which has one thread, into bubblewrap with the sandbox below it. Returns only why it can't.
-pub fn enter(plan: &str) -> Result<()> {
+///
+/// What takes no plan is done before that comes, which may be never.
+pub fn enter(preparation: &str) -> Result<()> {
     let failed = |what: &str, error: io::Error| Error::internal(format!("starting a sandbox: {what}"), error);
-    let plan: Plan = serde_json::from_str(plan).map_err(|error| failed("reading its plan", error.into()))?;
+    let preparation: Preparation = serde_json::from_str(preparation)
+        .map_err(|error| failed("reading what is known before", error.into()))?;
     let program = std::env::current_exe().map_err(|error| failed("finding the executor's program", error))?;
-    fence(&plan.fence).map_err(|error| failed("limiting it", error))?;
-    let mut bubblewrap = match &plan.disk {
-        Disk::Overlay(overlay) => {
-            let namespace = overlay.users.many.then(|| overlay.users.namespace()).transpose();
-            let namespace = namespace.map_err(|error| failed("mapping its users", error))?;
-            enter_mount_namespace(false).map_err(|error| failed("entering a mount namespace", error))?;
-            let bench = lay_out(&plan, overlay, &program, namespace.as_ref())
+    fence(&preparation.fence).map_err(|error| failed("limiting it", error))?;
+    let mut namespace = None;
+    if let Some(users) = preparation.users {
+        let own = users.many.then(|| users.namespace()).transpose();
+        namespace = own.map_err(|error| failed("mapping its users", error))?;
+        enter_mount_namespace(false).map_err(|error| failed("entering a mount namespace", error))?;
+    }
+    let Some(plan) = receive_plan().map_err(|error| failed("reading its plan", error))? else {
+        return Ok(());
+    };
+    let mut bubblewrap = match (&plan.disk, preparation.users) {
+        (Disk::Overlay(overlay), Some(users)) => {
+            let bench = lay_out(&plan, overlay, users, &program, namespace.as_ref())
                 .map_err(|error| failed("mounting its root", error))?;
-            overlay.users.become_root().map_err(|error| failed("becoming the jobs' user", error))?;
+            users.become_root().map_err(|error| failed("becoming the jobs' user", error))?;
             on_overlay(&plan, &bench, namespace)
                 .map_err(|error| failed("looking at the machine's root", error))?
         }
-        Disk::ReadOnly { home, tmp } => on_machine(&plan, &program, home, tmp),
+        (Disk::ReadOnly { home, tmp }, None) => on_machine(&plan, &program, home, tmp),
+        _ => return Err(failed("reading its plan", io::Error::other("it was prepared for another disk"))),
     };
+    if matches!(preparation.fence, Fence::Processes { .. }) {
+        // With a control group it is ended by that, however it was stopped.
+        bubblewrap.arg("--die-with-parent");
+    }
     bubblewrap.args(["--chdir", "/", "--", INIT, "--sandbox-init"]);
     Err(failed("running bubblewrap", bubblewrap.exec()))
+}
+
+/// The plan, as soon as the executor sends it; nothing when that has ended instead.
+fn receive_plan() -> io::Result<Option<Plan>> {
+    let mut packet = vec![0; MAX_PLAN_BYTES];
+    let (length, _) = rustix::io::retry_on_intr(|| {
+        rustix::net::recv(io::stdin(), &mut packet[..], rustix::net::RecvFlags::empty())
+    })?;
+    if length == 0 { Ok(None) } else { Ok(Some(serde_json::from_slice(&packet[..length])?)) }
 }
 
 /// Limits this process and all that it will start.
@@ -159,10 +186,6 @@ fn bubblewrap(plan: &Plan) -> Command {
     if !plan.network {
         command.arg("--unshare-net");
     }
-    if matches!(plan.fence, Fence::Processes { .. }) {
-        // With a control group it is ended by that, however it was stopped.
-        command.arg("--die-with-parent");
-    }
     // No terminal of the executor's to type into; process 1 is ours, and can be neither killed nor stopped from inside.
     command.args(["--new-session", "--as-pid-1", "--hostname", &plan.hostname]);
     command
@@ -183,7 +206,13 @@ fn furnish(command: &mut Command, init: &Path) {
 }
 
 /// Mounts the overlay, and puts this program where the jobs' user may pass.
-fn lay_out(plan: &Plan, overlay: &Overlay, program: &Path, namespace: Option<&OwnedFd>) -> io::Result<Bench> {
+fn lay_out(
+    plan: &Plan,
+    overlay: &Overlay,
+    users: Users,
+    program: &Path,
+    namespace: Option<&OwnedFd>,
+) -> io::Result<Bench> {
     let needed: Vec<&PathBuf> =
         [&plan.bubblewrap, &overlay.upper, &overlay.scratch].into_iter().chain(&overlay.layers).collect();
     let is_free = |bench: &&Path| bench.is_dir() && !needed.iter().any(|path| path.starts_with(bench));
@@ -193,46 +222,63 @@ fn lay_out(plan: &Plan, overlay: &Overlay, program: &Path, namespace: Option<&Ow
     let own = plan.own.iter().enumerate();
     let own = own.map(|(number, own)| (place.join(format!("own-{number}")), own.clone())).collect();
     let bench = Bench { place, root: place.join("root"), init: place.join("init"), own };
+    // What the overlay is made of is for nobody else: bubblewrap stays here as the jobs' user, to whom the machine's files
+    // belong in there, and whom that user's jobs can follow to (proc_pid_root(5)).
+    let parts = place.join("parts");
+    fs::create_dir(&parts)?;
+    fs::set_permissions(&parts, Permissions::from_mode(0o700))?;
     fs::create_dir(&bench.root)?;
     for (laid_out, own) in &bench.own {
         fs::create_dir(laid_out)?;
         mount_bind(own, laid_out)?;
     }
-    let machine = lower_machine(overlay, place, namespace)?;
-    let mut lower = stack(overlay, place)?;
+    let mut lower = stack(overlay, &parts)?;
+    let (machine, beneath) = lower_machine(overlay, users, &parts, namespace)?;
     lower.extend(machine);
     let changes = format!(",upperdir={},workdir={}", escaped(&overlay.upper), escaped(&overlay.scratch));
     mount_overlay(&lower, &changes, &bench.root)?;
+    // The overlay has them all for itself.
+    for part in lower.iter().chain(&beneath) {
+        match unmount(part, UnmountFlags::DETACH) {
+            // A directory of this bench.
+            Err(Errno::INVAL) => {}
+            other => other?,
+        }
+    }
     put_program(program, &bench.init)?;
     Ok(bench)
 }
 
-/// The machine's files as the sandbox may see them, the uppermost layer first.
-fn lower_machine(overlay: &Overlay, bench: &Path, namespace: Option<&OwnedFd>) -> io::Result<Vec<PathBuf>> {
-    let [covered, cover, machine] = ["covered", "cover", "machine"].map(|name| bench.join(name));
+/// The machine's files as the sandbox may see them, the uppermost layer first; and what else is mounted for that.
+fn lower_machine(
+    overlay: &Overlay,
+    users: Users,
+    parts: &Path,
+    namespace: Option<&OwnedFd>,
+) -> io::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
+    let [covered, cover, machine] = ["covered", "cover", "machine"].map(|name| parts.join(name));
     for directory in [&covered, &cover, &machine] {
         fs::create_dir(directory)?;
     }
-    cover::draw(&cover, overlay.users)?;
+    cover::draw(&cover, users)?;
     match namespace {
-        Some(namespace) => users::mount_mapped(Path::new("/"), &machine, namespace)?,
+        Some(namespace) => super::users::mount_mapped(Path::new("/"), &machine, namespace)?,
         None => mount_bind("/", &machine)?,
     }
-    let layers = vec![cover, machine];
     // The kernel refuses a layer that lies within another one (ELOOP), so that the machine's are one by themselves. It
     // refuses as well an overlay on an overlay on an overlay, as the machine's root may be; its disk is another one then.
     if fs::metadata(&overlay.upper)?.dev() == fs::metadata("/")?.dev() {
-        mount_overlay(&layers, "", &covered)?;
-        return Ok(vec![covered]);
+        mount_overlay(&[cover, machine.clone()], "", &covered)?;
+        return Ok((vec![covered], vec![machine]));
     }
-    Ok(layers)
+    Ok((vec![cover, machine], Vec::new()))
 }
 
 /// What other sandboxes left, the uppermost first. Each gets a short name: the kernel takes a page of options.
-fn stack(overlay: &Overlay, bench: &Path) -> io::Result<Vec<PathBuf>> {
+fn stack(overlay: &Overlay, parts: &Path) -> io::Result<Vec<PathBuf>> {
     let mut stacked = Vec::new();
     for (number, layer) in overlay.layers.iter().enumerate().rev() {
-        let name = bench.join(number.to_string());
+        let name = parts.join(number.to_string());
         fs::create_dir(&name)?;
         mount_bind(layer, &name)?;
         stacked.push(name);
