@@ -91,6 +91,8 @@ impl Machine {
                     }
                     Err(problem) => Err(problem),
                 };
+                // Once its disk is kept, it is built.
+                let prepared = if blueprint.state == BuildState::Ready { Ok(()) } else { prepared };
                 if prepared.is_err() {
                     let _ended = self.end_sandbox(sandbox.id.as_str(), EndReason::Failed).await;
                 }

@@ -34,7 +34,7 @@ use crate::store::Store;
 use crate::terminal::Terminals;
 use crate::timestamp;
 use crate::transfer::{self, Transfers};
-use crate::workspace::{self, Enclosure, State, Workspaces, environment};
+use crate::workspace::{self, Enclosure, State, Workspace, Workspaces, environment};
 
 /// Descriptors of the executor itself, and those of one job or terminal: control socket, three pipes or the two sides of a
 /// pseudo-terminal, a log or two.
@@ -344,18 +344,22 @@ impl Machine {
     ) -> Result<Deleted> {
         // Deleting is what helps when the disk is full, and has to be recorded.
         self.root.give_room();
-        let deleted = self.take_down_whole(id_or_name, reason, blueprint).await;
+        let workspace = self.workspaces.close(id_or_name).await?;
+        let deleted = self.take_down_closed(&workspace, reason, blueprint).await;
+        if deleted.is_err() {
+            // It can be tried again.
+            self.workspaces.reopen(&workspace);
+        }
         self.root.keep_room();
         deleted
     }
 
-    async fn take_down_whole(
+    async fn take_down_closed(
         &self,
-        id_or_name: &str,
+        workspace: &Workspace,
         reason: EndReason,
         blueprint: Option<&mut Blueprint>,
     ) -> Result<Deleted> {
-        let workspace = self.workspaces.close(id_or_name).await?;
         let mut still = Vec::new();
         if workspace.state == State::Suspended {
             still = self.jobs.living(Some(&workspace.id));
@@ -375,7 +379,7 @@ impl Machine {
             self.workspaces.end_processes(&workspace.id).await;
             self.sandboxes.keep_disk(blueprint, &workspace.id).await?;
         }
-        let removed_bytes = self.workspaces.remove(&workspace).await?;
+        let removed_bytes = self.workspaces.remove(workspace).await?;
         let sandbox = self.sandboxes.ended(&workspace.id, reason).await?;
         let workspace_id = workspace.id.clone();
         Ok(Deleted { workspace_id, ended_jobs, ended_terminals, ended_processes, removed_bytes, sandbox })
@@ -433,10 +437,11 @@ impl Machine {
         let grace = Duration::from_secs(self.config.stop_grace_seconds);
         self.workspaces.end_suspended().await;
         let (jobs, terminals) = tokio::join!(self.jobs.end_all(None, grace), self.terminals.close_all(None));
-        let (ended_jobs, ended_terminals) = (jobs?.0.len(), terminals?.len());
+        // Whatever could not be ended: the rest is.
         self.workspaces.end_sandboxes().await;
         self.tasks.wait().await;
         self.store.close().await;
+        let (ended_jobs, ended_terminals) = (jobs?.0.len(), terminals?.len());
         tracing::info!(ended_jobs, ended_terminals, "stopped");
         Ok(())
     }

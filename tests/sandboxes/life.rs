@@ -57,8 +57,11 @@ async fn many_made_and_ended_leave_nothing() {
     let root = world.root().canonicalize().unwrap();
     // Otherwise the look for them later would find nothing whatever there was.
     let one = sandbox(&client, json!({})).await;
-    assert!(groups_of(&root, &one.replace('_', "-")) > 0, "{root:?}");
+    let prepared = groups_of(&root, "/sandbox-");
+    assert!(prepared > 0, "{root:?}");
     client.call("shutdown_sandbox", json!({ "sandbox_id": one })).await.expect();
+    let groups = groups_of(&root, "/sandbox-");
+    assert!(groups < prepared);
     let before = (probe::descriptors(executor), probe::descendants(executor).len(), mounts());
     for round in 0..many() / 8 {
         let made = (0..8).map(|_| {
@@ -90,7 +93,7 @@ async fn many_made_and_ended_leave_nothing() {
     for part in ["sandboxes", "workspaces", "trash", "snapshots"] {
         assert_eq!(names(world.root().join(part)), [""; 0], "{part}");
     }
-    assert_eq!(groups_of(&root, "/ws-"), 0, "control groups");
+    assert_eq!(groups_of(&root, "/sandbox-"), groups, "control groups");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -75,12 +75,28 @@ async fn snapshot_is_a_beginning_where_the_executor_is_an_ordinary_user() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn snapshot_of_a_plain_directory_is_a_beginning_too() {
-    let world = World::builder().executor("RUNLET_ISOLATION", "none").start().await;
+    let world = World::builder().user(31_422).executor("RUNLET_ISOLATION", "none").start().await;
     let client = world.client();
     let made = client.call("create_sandbox", json!({ "files": { "a": "1" } })).await.expect();
     let saved = client.call("create_snapshot", json!({ "sandbox_id": made["id"] })).await.expect();
     let next = client.call("create_sandbox", json!({ "snapshot_id": saved["snapshot_id"] })).await.expect();
     assert_eq!(output(&client, next["id"].as_str().unwrap(), "cat a; echo 2 > b").await, "1");
+}
+
+/// Its jobs could lead an executor with root's rights elsewhere while it copies.
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_directory_is_not_saved_by_root() {
+    let world = World::builder().executor("RUNLET_ISOLATION", "none").start().await;
+    let client = world.client();
+    let made = client.call("create_sandbox", json!({})).await.expect();
+    let error = client.call("create_snapshot", json!({ "sandbox_id": made["id"] })).await.expect_error();
+    assert!(error["message"].as_str().unwrap().contains("plain directory"), "{error}");
+    let built = json!({ "name": "b", "setup_commands": ["true"] });
+    let built = client.call("create_blueprint", built).await.expect();
+    assert_eq!(built["status"], json!("failed"), "{built}");
+    assert!(built["build_log"].as_str().unwrap().contains("plain directories"), "{built}");
+    let listed = client.call("list_sandboxes", json!({})).await.expect();
+    assert_eq!((&listed["sandboxes"].as_array().unwrap().len(), layers(&world)), (&1, 0), "{listed}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -228,6 +228,11 @@ impl Spawner {
         self.socket.receive(|packet| !packet.is_empty()).await.unwrap_or(false)
     }
 
+    /// Whether it is there.
+    pub fn lives(&self) -> bool {
+        self.socket.is_open()
+    }
+
     /// Has it end every process, and itself.
     pub(super) fn close(&self) {
         let _closed = rustix::net::shutdown(self.socket.0.get_ref(), rustix::net::Shutdown::Both);
@@ -368,8 +373,7 @@ impl Idle {
         let mut stock = self.lock();
         let taken = loop {
             let Some(control) = stock.inits.pop() else { break None };
-            let looked = recv(control.0.get_ref(), &mut [0; 1][..], RecvFlags::PEEK | RecvFlags::DONTWAIT);
-            if matches!(looked, Err(Errno::AGAIN)) {
+            if control.is_open() {
                 break Some(control);
             }
         };
@@ -414,6 +418,12 @@ impl Packets {
         // SAFETY: an OwnedFd keeps its descriptor open and unchanged until it is dropped, after the registration.
         let socket = unsafe { AsyncFd::register(socket) };
         socket.map(Self).map_err(io::Error::other)
+    }
+
+    /// Whether the other end is open, and has said nothing that was not read.
+    fn is_open(&self) -> bool {
+        let looked = recv(self.0.get_ref(), &mut [0; 1][..], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        matches!(looked, Err(Errno::AGAIN))
     }
 
     /// Sends a packet by `send`, as soon as there is room for it.

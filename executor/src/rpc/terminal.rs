@@ -98,6 +98,7 @@ impl TerminalService for Service {
         request: Request<v1::ResizeTerminalRequest>,
     ) -> Result<Response<v1::ResizeTerminalResponse>, Status> {
         let v1::ResizeTerminalRequest { principal: _, terminal_id, columns, rows } = request.into_inner();
+        self.expect_awake(&terminal_id).await?;
         let terminal = self.0.terminals.resize(&terminal_id, columns, rows).await?;
         Ok(Response::new(v1::ResizeTerminalResponse { terminal: Some(convert::terminal(terminal)) }))
     }

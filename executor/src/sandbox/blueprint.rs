@@ -15,7 +15,7 @@ use crate::timestamp;
 const MAX_COMMANDS: usize = 100;
 
 /// Most layers on one another: blueprints that build on blueprints.
-const MAX_LAYERS: usize = 32;
+pub(super) const MAX_LAYERS: usize = 32;
 
 /// A blueprint.
 #[derive(Debug, Clone)]
@@ -154,7 +154,15 @@ impl Sandboxes {
             return Err(Error::invalid("base", problem));
         }
         let definition = new.definition(&beneath);
-        let all = self.blueprints().await?;
+        let mut all = self.blueprints().await?;
+        let here = self.workspaces.enclosure().form().await.name();
+        for known in all.iter_mut().filter(|known| known.state == BuildState::Ready) {
+            // What nothing can begin with any more is built again.
+            let is_there = known.layers.iter().all(|id| self.layers.path(id).is_dir());
+            if known.form != here || !is_there {
+                known.state = BuildState::Failed;
+            }
+        }
         if let Some(known) = all.iter().find(|known| known.name == new.name) {
             match (known.definition == definition, known.state) {
                 (true, BuildState::Building | BuildState::Ready) => return Ok(Begun::Known(known.clone())),

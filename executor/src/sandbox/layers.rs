@@ -56,13 +56,22 @@ impl Layers {
         Held { ids: ids.to_vec(), layers: Arc::clone(self) }
     }
 
-    /// Removes layers that are neither held nor on record.
-    pub(super) async fn sweep(&self, recorded: &HashSet<String>) -> Result<()> {
+    /// Ids of layers that are not held. One that is there and is to stay is held until it is on record; so what is on record is
+    /// to be looked for after this.
+    pub(super) fn unheld(&self) -> Result<Vec<String>> {
         let entries = std::fs::read_dir(&self.root.snapshots);
-        for entry in entries.map_err(|error| Error::internal("listing snapshots", error))?.flatten() {
-            let id = entry.file_name().to_string_lossy().into_owned();
+        let entries = entries.map_err(|error| Error::internal("listing snapshots", error))?;
+        let ids = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let ids: Vec<String> = ids.collect();
+        let held = self.lock();
+        Ok(ids.into_iter().filter(|id| !held.contains_key(id)).collect())
+    }
+
+    /// Removes those of `unheld` that are not on record, nor held by now.
+    pub(super) async fn remove(&self, unheld: Vec<String>, recorded: &HashSet<String>) -> Result<()> {
+        for id in unheld {
             if !recorded.contains(&id) && !self.lock().contains_key(&id) {
-                removal::remove(&self.root.trash, &entry.path()).await?;
+                removal::remove(&self.root.trash, &self.path(&id)).await?;
             }
         }
         Ok(())

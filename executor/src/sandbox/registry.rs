@@ -33,6 +33,8 @@ pub struct Sandboxes {
     pub(super) layers: Arc<Layers>,
     /// Held while it is decided whether a blueprint is there already.
     pub(super) blueprint_order: tokio::sync::Mutex<()>,
+    /// Held while one is suspended or resumed.
+    pausing: tokio::sync::Mutex<()>,
     known: Mutex<Known>,
 }
 
@@ -89,8 +91,9 @@ impl Sandboxes {
                 None => store.end_sandbox(id, now, EndReason::Lost.name().to_owned()).await?,
             }
         }
-        let (blueprint_order, known) = (tokio::sync::Mutex::default(), Mutex::new(known));
-        let this = Arc::new(Self { store, workspaces, layers, blueprint_order, known });
+        let (blueprint_order, pausing) = (tokio::sync::Mutex::default(), tokio::sync::Mutex::default());
+        let known = Mutex::new(known);
+        let this = Arc::new(Self { store, workspaces, layers, blueprint_order, pausing, known });
         this.lose_builds().await?;
         this.sweep_layers().await?;
         Ok(this)
@@ -213,6 +216,7 @@ impl Sandboxes {
     /// Has a sandbox stand still, with its time: its processes, memory and files stay as they are. One that does so already
     /// stays as it is.
     pub async fn suspend(&self, id_or_name: &str) -> Result<Arc<Sandbox>> {
+        let _alone = self.pausing.lock().await;
         let sandbox = self.expect_living(id_or_name).await?;
         if sandbox.remaining.is_some() {
             return Ok(sandbox);
@@ -231,6 +235,7 @@ impl Sandboxes {
 
     /// Lets a suspended sandbox go on, with the time that it had left. One that runs stays as it is.
     pub async fn resume(&self, id_or_name: &str) -> Result<Arc<Sandbox>> {
+        let _alone = self.pausing.lock().await;
         let sandbox = self.expect_living(id_or_name).await?;
         let Some(remaining) = sandbox.remaining else { return Ok(sandbox) };
         let start = self.start_of(sandbox.loopback_only, &sandbox.layers);
@@ -278,6 +283,7 @@ impl Sandboxes {
         let env = &new.env;
         let fits = |sandbox: &Sandbox| {
             sandbox.remaining.is_none()
+                && !sandbox.loopback_only
                 && sandbox.layers == origin.layers
                 && sandbox.snapshot_id.is_none()
                 && sandbox.metadata.get(PURPOSE.0).is_some_and(|value| value == PURPOSE.1)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use time::OffsetDateTime;
 
+use super::blueprint::MAX_LAYERS;
 use super::{Sandbox, Sandboxes};
 use crate::error::{Error, Result};
 use crate::id::{SnapshotId, WorkspaceId};
@@ -68,7 +69,19 @@ impl Sandboxes {
         let mut layers = sandbox.layers.clone();
         layers.push(id.to_string());
         let held = self.layers.hold(&layers);
-        let (form, bytes) = self.workspaces.save(&sandbox.id, &self.layers.path(id.as_str())).await?;
+        if layers.len() > MAX_LAYERS {
+            let problem =
+                format!("begins with {} others already; make one from a fresh sandbox", layers.len() - 1);
+            return Err(Error::invalid("sandbox_id", problem));
+        }
+        let (form, bytes) = match self.workspaces.save(&sandbox.id, &self.layers.path(id.as_str())).await {
+            Ok(saved) => saved,
+            Err(error) => {
+                drop(held);
+                self.sweep_layers().await?;
+                return Err(error);
+            }
+        };
         if form.is_whole() {
             layers = vec![id.to_string()];
         }
@@ -134,10 +147,11 @@ impl Sandboxes {
 
     /// Removes layers of which nothing is made any more.
     pub(super) async fn sweep_layers(&self) -> Result<()> {
+        let unheld = self.layers.unheld()?;
         let snapshots = self.snapshots().await?.into_iter().flat_map(|snapshot| snapshot.layers);
         let blueprints = self.blueprints().await?.into_iter().flat_map(|blueprint| blueprint.layers);
         let recorded: HashSet<String> = snapshots.chain(blueprints).collect();
-        self.layers.sweep(&recorded).await
+        self.layers.remove(unheld, &recorded).await
     }
 }
 

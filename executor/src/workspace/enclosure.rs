@@ -3,7 +3,8 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::OnceCell;
 
@@ -15,7 +16,9 @@ use crate::error::{Error, Result};
 use crate::id::WorkspaceId;
 use crate::process::cgroup::{Limits, Quotas};
 use crate::process::identity::Identity;
-use crate::process::sandbox::{Disk, Fence, Overlay, Plan, Running, Users, find_bubblewrap};
+use crate::process::sandbox::{
+    Disk, Fence, Overlay, Plan, Preparation, Prepared, Running, Users, find_bubblewrap,
+};
 
 /// Name under which it is tried at the start, beside those of sandboxes.
 const TRIAL: &str = "trial";
@@ -33,7 +36,18 @@ pub struct Enclosure {
     /// Whether workspaces are kept apart as well.
     of_workspaces: bool,
     quotas: Arc<Quotas>,
+    stock: Mutex<Stock>,
+    /// Number of the next control group.
+    groups: AtomicU64,
     found: OnceCell<std::result::Result<Found, String>>,
+}
+
+/// What was prepared for the next sandbox, so that it starts in less time.
+#[derive(Debug, Default)]
+struct Stock {
+    prepared: Option<Prepared>,
+    /// Nothing is prepared any more.
+    closed: bool,
 }
 
 /// What was found to work.
@@ -107,6 +121,8 @@ impl Enclosure {
             refused,
             of_workspaces: config.isolate_workspaces,
             quotas,
+            stock: Mutex::default(),
+            groups: AtomicU64::new(0),
             found: OnceCell::new(),
         }
     }
@@ -187,14 +203,17 @@ impl Enclosure {
     pub(super) fn left(&self, id: &WorkspaceId) -> Option<(Paths, Paths)> {
         let overlay = Paths::of_overlay(&self.root.sandbox(id));
         let other = Paths::beneath(&self.root.workspaces.join(id.as_str()));
-        let found = [overlay, other].into_iter().find(|paths| paths.home.is_dir())?;
+        // What is further inside is the sandbox's own, which may have removed it.
+        let found = [overlay, other].into_iter().find(|paths| paths.root.is_dir())?;
         Some((found, Paths::seen_in_sandbox()))
     }
 
     /// Starts the sandbox of a workspace.
     pub(super) async fn start(&self, workspace: &Workspace, start: &SandboxStart) -> Result<Running> {
         let found = self.found().await?;
-        self.run(found, &workspace.paths, &hostname(&workspace.id), start, Vec::new()).await
+        let running = self.run(found, &workspace.paths, &hostname(&workspace.id), start, Vec::new()).await;
+        self.restock(found);
+        running
     }
 
     /// Whether workspaces that are no sandboxes are kept apart too.
@@ -209,12 +228,16 @@ impl Enclosure {
             Form::Overlay(_) => self.paths(found, &workspace.id),
             Form::ReadOnly => workspace.paths.clone(),
         };
-        if let Form::Overlay(_) = found.form {
+        // Once only, of which this is the last: what is in there later is the workspace's own, and may lead anywhere.
+        let is_made = paths.root.join(SCRATCH).is_dir() || matches!(found.form, Form::ReadOnly);
+        if !is_made {
             self.make_directories(found, &paths)?;
         }
         let start = SandboxStart { network: Network::Machine, layers: Vec::new() };
         let own = vec![workspace.paths.root.clone()];
-        self.run(found, &paths, &hostname(&workspace.id), &start, own).await
+        let running = self.run(found, &paths, &hostname(&workspace.id), &start, own).await;
+        self.restock(found);
+        running
     }
 
     async fn found(&self) -> Result<&Found> {
@@ -230,15 +253,67 @@ impl Enclosure {
         start: &SandboxStart,
         own: Vec<PathBuf>,
     ) -> Result<Running> {
-        let limits = &self.quotas.sandbox;
-        let made = self.quotas.group.as_ref().ok().map(|all| all.child(hostname, limits)).transpose();
+        let plan = Plan { own, ..self.plan(found, paths, hostname, start) };
+        let ready = self.stock().prepared.take();
+        if let Some(ready) = ready
+            && let Ok(running) = ready.enter(&plan).await
+        {
+            return Ok(running);
+        }
+        // What was prepared may have been killed since.
+        self.prepare(found)?.enter(&plan).await
+    }
+
+    fn prepare(&self, found: &Found) -> Result<Prepared> {
+        let (limits, number) = (&self.quotas.sandbox, self.groups.fetch_add(1, Ordering::Relaxed));
+        let name = format!("sandbox-{number}");
+        let made = self.quotas.group.as_ref().ok().map(|all| all.child(&name, limits)).transpose();
         let group = made.map_err(|error| Error::internal("making a control group", error))?;
         let fence = match &group {
             Some(group) => Fence::Group(group.entrances()),
             None => Fence::Processes { data: limits.memory_bytes, count: limits.processes },
         };
-        let plan = Plan { own, ..self.plan(found, paths, hostname, start, fence) };
-        Running::start(&plan, group).await
+        let users = match found.form {
+            Form::Overlay(users) => Some(users),
+            Form::ReadOnly => None,
+        };
+        Prepared::start(&Preparation { fence, users }, group)
+    }
+
+    /// Prepares for the next one, if nothing is.
+    fn restock(&self, found: &Found) {
+        if self.stock().prepared.is_some() || self.stock().closed {
+            return;
+        }
+        match self.prepare(found) {
+            Ok(prepared) => {
+                let mut stock = self.stock();
+                let unneeded = if stock.closed { Some(prepared) } else { stock.prepared.replace(prepared) };
+                drop(stock);
+                if let Some(unneeded) = unneeded {
+                    tokio::spawn(unneeded.end());
+                }
+            }
+            Err(error) => {
+                tracing::warn!(error = %error, cause = ?error, "can't prepare for the next sandbox")
+            }
+        }
+    }
+
+    /// Ends what was prepared; from now on nothing is.
+    pub(super) async fn close(&self) {
+        let prepared = {
+            let mut stock = self.stock();
+            stock.closed = true;
+            stock.prepared.take()
+        };
+        if let Some(prepared) = prepared {
+            prepared.end().await;
+        }
+    }
+
+    fn stock(&self) -> MutexGuard<'_, Stock> {
+        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What a sandbox may use.
@@ -273,11 +348,11 @@ impl Enclosure {
         }
     }
 
-    fn plan(&self, found: &Found, paths: &Paths, hostname: &str, start: &SandboxStart, fence: Fence) -> Plan {
+    fn plan(&self, found: &Found, paths: &Paths, hostname: &str, start: &SandboxStart) -> Plan {
         let disk = match found.form {
-            Form::Overlay(users) => {
+            Form::Overlay(_) => {
                 let (upper, scratch) = (paths.root.join(UPPER), paths.root.join(SCRATCH));
-                Disk::Overlay(Overlay { layers: start.layers.clone(), upper, scratch, users })
+                Disk::Overlay(Overlay { layers: start.layers.clone(), upper, scratch })
             }
             Form::ReadOnly => Disk::ReadOnly { home: paths.home.clone(), tmp: paths.tmp.clone() },
         };
@@ -288,7 +363,6 @@ impl Enclosure {
             own: Vec::new(),
             hostname: hostname.to_owned(),
             network: start.network == Network::Machine,
-            fence,
         }
     }
 }

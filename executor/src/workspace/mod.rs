@@ -393,14 +393,16 @@ impl Workspaces {
     /// What runs the jobs of a workspace that has a root of its own. Of those that are no sandboxes it is started when first
     /// needed, also after the executor was.
     async fn running(&self, entry: &Entry, workspace: &Workspace) -> Result<Option<Arc<Running>>> {
-        let known = entry.running().clone();
-        if known.is_some() || workspace.sandbox || !workspace.enclosed {
-            return Ok(known);
+        let known = || entry.running().clone();
+        if workspace.sandbox || !workspace.enclosed {
+            return Ok(known());
         }
         let _alone = entry.starting.lock().await;
-        let known = entry.running().clone();
-        if known.is_some() {
-            return Ok(known);
+        match known() {
+            Some(running) if running.spawner.lives() => return Ok(Some(running)),
+            // Somebody has killed it.
+            Some(_) => entry.end_running().await,
+            None => {}
         }
         let running = Arc::new(self.enclosure.start_around(workspace).await?);
         *entry.running() = Some(Arc::clone(&running));
@@ -462,6 +464,12 @@ impl Workspaces {
         let _closed = entry.gate.write().await;
         let workspace = entry.now();
         let form = self.enclosure.form().await;
+        if form == DiskForm::Directory && self.identity.switch {
+            // Its jobs could lead an executor that is root elsewhere while it copies.
+            let problem =
+                format!("{id} is a plain directory (isolation none), of which no snapshot can be made");
+            return Err(Error::invalid("sandbox_id", problem));
+        }
         let disk = own_files(&workspace, form);
         let (bytes, _partial) = removal::disk_bytes(disk.clone()).await?;
         let (free_bytes, reserve_bytes) = (self.root.free_bytes(), self.reserve_bytes);
@@ -475,9 +483,11 @@ impl Workspaces {
             let _goes_on = running.freeze(false).await;
             return Err(error);
         }
+        entry.still.send_replace(true);
         let copied = copy_directory(&disk, place).await;
         if let Some(running) = &running {
             running.freeze(false).await?;
+            entry.still.send_replace(false);
         }
         copied?;
         Ok((form, bytes))
@@ -486,6 +496,12 @@ impl Workspaces {
     /// Moves what an ended sandbox has on its disk to `place`, and returns its form and bytes.
     pub async fn give_disk(&self, id: &WorkspaceId, place: &Path) -> Result<(DiskForm, u64)> {
         let form = self.enclosure.form().await;
+        if form == DiskForm::Directory && self.identity.switch {
+            return Err(Error::invalid(
+                "setup_commands",
+                "sandboxes are plain directories here, which can't be kept",
+            ));
+        }
         let disk = own_files(&*self.get(id.as_str())?, form);
         let moved = std::fs::rename(&disk, place);
         moved.map_err(|error| Error::internal(format!("moving {}", disk.display()), error))?;
@@ -539,6 +555,13 @@ impl Workspaces {
         Ok(workspace)
     }
 
+    /// Takes up again a workspace that was closed, because it could not be removed.
+    pub fn reopen(&self, workspace: &Workspace) {
+        if let Ok(entry) = self.entry(workspace.id.as_str()) {
+            entry.set(workspace.clone());
+        }
+    }
+
     /// Removes a workspace that was closed and whose processes are gone; returns the bytes freed.
     pub async fn remove(&self, workspace: &Workspace) -> Result<u64> {
         self.end_processes(&workspace.id).await;
@@ -564,6 +587,7 @@ impl Workspaces {
     pub async fn end_sandboxes(&self) {
         let entries: Vec<Arc<Entry>> = self.lock().values().cloned().collect();
         futures::future::join_all(entries.iter().map(|entry| entry.end_running())).await;
+        self.enclosure.close().await;
     }
 
     /// Bytes of a workspace on disk; the second value is true when counting stopped at its limit of time.
@@ -578,6 +602,10 @@ impl Workspaces {
         }
         // What a repository has git run, as filters, is to run where its commands do.
         let Ok(entry) = self.entry(workspace.id.as_str()) else { return Ok(None) };
+        let _gate = entry.gate.read().await;
+        if entry.now().state != State::Ready {
+            return Ok(None);
+        }
         let own = self.running(&entry, workspace).await?;
         if workspace.enclosed && own.is_none() {
             return Ok(None);

@@ -69,7 +69,7 @@ impl Group {
             None => Self::first(&hierarchies)?,
         };
         // One that was killed may have left something there.
-        let _removed = own.at(name).remove();
+        let _ended = own.at(name).end();
         let made = own.child(name, limits).map_err(|error| refused(&error))?;
         made.delegate().map_err(|error| refused(&error))?;
         Ok(made)

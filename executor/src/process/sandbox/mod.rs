@@ -54,6 +54,15 @@ pub const HOME: &str = "/home/user";
 /// Where everybody may write.
 pub const TMP: &str = "/tmp";
 
+/// What is known of a sandbox before it is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Preparation {
+    /// What keeps it to what it may use.
+    pub fence: Fence,
+    /// What users it has, where an overlay is mounted for it.
+    pub users: Option<Users>,
+}
+
 /// What a sandbox is made of.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Plan {
@@ -69,8 +78,6 @@ pub struct Plan {
     pub hostname: String,
     /// Whether there is more network than the loopback.
     pub network: bool,
-    /// What it may use.
-    pub fence: Fence,
 }
 
 /// What keeps a sandbox to what it may use.
@@ -85,16 +92,6 @@ pub enum Fence {
         /// Processes and threads of the sandbox.
         count: Option<u64>,
     },
-}
-
-impl Plan {
-    /// Who is root inside, if that is another user than that of this process.
-    const fn owner(&self) -> Option<Users> {
-        match &self.disk {
-            Disk::Overlay(overlay) => Some(overlay.users),
-            Disk::ReadOnly { .. } => None,
-        }
-    }
 }
 
 /// What a sandbox sees of the machine's files.
@@ -120,8 +117,6 @@ pub struct Overlay {
     pub upper: PathBuf,
     /// Beside it, for the kernel's own use.
     pub scratch: PathBuf,
-    /// What users the sandbox has.
-    pub users: Users,
 }
 
 /// Who the users of a sandbox are outside.
@@ -134,6 +129,15 @@ pub struct Users {
     /// Whether there are more users, whom nobody is outside, and root owns what belongs to root outside: system packages can
     /// be installed. It takes a file system whose owners the kernel can map.
     pub many: bool,
+}
+
+/// A sandbox to be: a process that has done what takes no plan, which is half of the time that it takes to start one.
+#[derive(Debug)]
+pub struct Prepared {
+    socket: OwnedFd,
+    users: Option<Users>,
+    group: Option<Group>,
+    monitor: Child,
 }
 
 /// A sandbox that runs.
@@ -192,16 +196,16 @@ pub async fn find_bubblewrap(directories: &[PathBuf]) -> std::result::Result<Pat
     }
 }
 
-impl Running {
-    /// Starts a sandbox. Its directories must be there.
-    pub async fn start(plan: &Plan, group: Option<Group>) -> Result<Self> {
-        let failed = |error: io::Error| Error::internal("starting a sandbox", error);
-        let (own, its) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-            .map_err(|error| failed(error.into()))?;
-        let plan_text = serde_json::to_string(plan).map_err(|error| failed(error.into()))?;
-        let mut monitor = Command::new("/proc/self/exe")
+impl Prepared {
+    /// Starts one. The group is that of its fence.
+    pub fn start(preparation: &Preparation, group: Option<Group>) -> Result<Self> {
+        let (socket, its) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(|error| failed(error.into()))?;
+        let text = serde_json::to_string(preparation).map_err(|error| failed(error.into()))?;
+        let monitor = Command::new("/proc/self/exe")
             .arg("--enter-sandbox")
-            .arg(plan_text)
+            .arg(text)
             .env_clear()
             .current_dir("/")
             .stdin(Stdio::from(its))
@@ -209,14 +213,23 @@ impl Running {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(failed)?;
-        let spawner = Spawner::inside(own, plan.owner())?;
+        Ok(Self { socket, users: preparation.users, group, monitor })
+    }
+
+    /// Becomes a sandbox. Its directories must be there.
+    pub async fn enter(self, plan: &Plan) -> Result<Running> {
+        let Self { socket, users, group, mut monitor } = self;
+        let text = serde_json::to_string(plan).map_err(|error| failed(error.into()))?;
+        // One that is gone says why by its end.
+        let _sent = rustix::net::send(&socket, text.as_bytes(), rustix::net::SendFlags::NOSIGNAL);
+        let spawner = Spawner::inside(socket, users)?;
         match tokio::time::timeout(START_LIMIT, spawner.greeted()).await {
             Ok(true) => match root_of(&monitor) {
                 Ok((first, root)) => {
                     let memory = group.as_ref().map(|group| Arc::new(group.memory()));
                     let (spawner, monitor) = (Arc::new(spawner), Mutex::new(Some(monitor)));
                     let on_network = plan.network;
-                    Ok(Self { spawner, memory, group, first, root, monitor, on_network })
+                    Ok(Running { spawner, memory, group, first, root, monitor, on_network })
                 }
                 Err(error) => {
                     drop(spawner);
@@ -242,6 +255,18 @@ impl Running {
         }
     }
 
+    /// Ends one that is not needed.
+    pub async fn end(self) {
+        drop(self.socket);
+        end(self.monitor, self.group).await;
+    }
+}
+
+fn failed(error: io::Error) -> Error {
+    Error::internal("starting a sandbox", error)
+}
+
+impl Running {
     /// Its root as its processes see it.
     pub fn root(&self) -> io::Result<RootDirectory> {
         self.root.try_clone()
