@@ -104,3 +104,24 @@ async fn ten_thousand_files_stay_inside() {
     assert!(!std::path::Path::new("/tmp/runlet-test-1").exists());
     client.call("shutdown_sandbox", json!({ "sandbox_id": id })).await.expect();
 }
+
+/// An ordinary user may make no control groups here.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nothing_limits_is_said_and_the_rest_is_limited() {
+    let world = World::builder()
+        .user(31_423)
+        .executor("RUNLET_SANDBOX_MEMORY_BYTES", (256 << 20).to_string())
+        .executor("RUNLET_SANDBOX_PROCESSES", "100")
+        .start()
+        .await;
+    let client = world.client();
+    let made = client.call("create_sandbox", json!({})).await.expect();
+    assert!(made["notes"].to_string().contains("processors are not limited"), "{made}");
+    let overview = client.call("get_overview", json!({})).await.expect();
+    assert!(overview["executor"]["gaps"].to_string().contains("of jobs are not limited"), "{overview}");
+    let id = made["id"].as_str().unwrap();
+    let job = run(&client, id, "python3 -c 'x = b\"x\" * (600 << 20)' 2>&1 | tail -1").await;
+    assert_eq!(job["output"], json!("MemoryError\n"), "{job}");
+    let job = run(&client, id, "for i in $(seq 200); do sleep 2 & done; wait").await;
+    assert!(job["output"].as_str().unwrap().contains("fork"), "{job}");
+}

@@ -74,3 +74,37 @@ async fn kept_apart(mut world: World, system: bool) {
     let left: Vec<_> = left.map(|entry| entry.file_name()).filter(|name| *name != *two).collect();
     assert!(left.iter().all(|name| name == "trial"), "{left:?}");
 }
+
+/// Ends process 1 of the only sandbox of an executor from outside.
+fn kill_process_1(world: &World) {
+    let is_it = |pid: &u32| {
+        let command = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        command.starts_with("/run/runlet/init")
+    };
+    let found: Vec<u32> = probe::descendants(world.executor_pid()).into_iter().filter(is_it).collect();
+    let first = found.iter().min().unwrap().cast_signed();
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(first).unwrap(),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_process_1_is_noticed() {
+    let world = World::builder().executor("RUNLET_ISOLATE_WORKSPACES", "true").start().await;
+    let client = world.client();
+    let workspace = client.workspace().await;
+    client.run(&workspace, "echo kept > a").await;
+    kill_process_1(&world);
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    assert_eq!(client.run(&workspace, "cat a").await["output"], json!("kept\n"));
+    client.call("delete_workspace", json!({ "workspace_id": workspace })).await.expect();
+    let id = crate::sandbox(&client, json!({})).await;
+    client.run(&id, "true").await;
+    kill_process_1(&world);
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    let error = client.refused(&id, "true", json!({})).await;
+    assert!(error["message"].as_str().unwrap().contains("process 1"), "{error}");
+    client.call("shutdown_sandbox", json!({ "sandbox_id": id })).await.expect();
+}

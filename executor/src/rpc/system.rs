@@ -100,7 +100,8 @@ impl Service {
             ("free_disk_bytes", machine.config.free_disk_bytes),
         ];
         let host = crate::host::describe();
-        let (sandbox_isolation, sandbox_gap) = match machine.workspaces.enclosure().usable().await {
+        let enclosure = machine.workspaces.enclosure();
+        let (sandbox_isolation, sandbox_gap) = match enclosure.usable().await {
             Ok(found) => ("namespaces", found.gap.as_deref().unwrap_or_default()),
             Err(why) => ("none", why),
         };
@@ -114,7 +115,7 @@ impl Service {
             free_disk_bytes: machine.root.free_bytes(),
             job_user: machine.identity.name.clone(),
             isolation: machine.drawn.isolation.clone(),
-            gaps: machine.drawn.gaps.clone(),
+            gaps: machine.drawn.gaps.iter().cloned().chain(enclosure.unlimited_jobs()).collect(),
             programs: machine.programs().await.clone().into_iter().collect::<HashMap<_, _>>(),
             limits: limits.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             sandbox_isolation: sandbox_isolation.to_owned(),

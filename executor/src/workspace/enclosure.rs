@@ -327,6 +327,12 @@ impl Enclosure {
         Some(format!("memory is limited per process and processors are not limited: {why}"))
     }
 
+    /// The same for jobs that are in no sandbox.
+    pub fn unlimited_jobs(&self) -> Option<String> {
+        let why = self.quotas.group.as_ref().err()?;
+        Some(format!("memory, processors and processes of jobs are not limited: {why}"))
+    }
+
     /// Makes the directories of a sandbox, as far as they are missing.
     pub(super) fn make_directories(&self, found: &Found, paths: &Paths) -> Result<()> {
         make(&paths.root, 0o700, None)?;

@@ -173,7 +173,7 @@ pub struct Workspaces {
     reserve_bytes: u64,
     clone_limit: Duration,
     git_env: BTreeMap<String, String>,
-    enclosure: Enclosure,
+    enclosure: Arc<Enclosure>,
     tasks: TaskTracker,
     stopping: CancellationToken,
     known: Mutex<HashMap<WorkspaceId, Arc<Entry>>>,
@@ -286,7 +286,7 @@ impl Workspaces {
             reserve_bytes,
             clone_limit,
             git_env,
-            enclosure,
+            enclosure: Arc::new(enclosure),
             tasks,
             stopping,
             known: Mutex::new(HashMap::new()),
@@ -391,22 +391,43 @@ impl Workspaces {
     }
 
     /// What runs the jobs of a workspace that has a root of its own. Of those that are no sandboxes it is started when first
-    /// needed, also after the executor was.
-    async fn running(&self, entry: &Entry, workspace: &Workspace) -> Result<Option<Arc<Running>>> {
-        let known = || entry.running().clone();
-        if workspace.sandbox || !workspace.enclosed {
-            return Ok(known());
-        }
-        let _alone = entry.starting.lock().await;
-        match known() {
+    /// needed, also after the executor was, or somebody has killed it.
+    async fn running(&self, entry: &Arc<Entry>, workspace: &Arc<Workspace>) -> Result<Option<Arc<Running>>> {
+        let known = entry.running().clone();
+        match known {
             Some(running) if running.spawner.lives() => return Ok(Some(running)),
-            // Somebody has killed it.
-            Some(_) => entry.end_running().await,
-            None => {}
+            Some(_) if workspace.sandbox => {
+                let problem = format!(
+                    "process 1 of {} was killed, perhaps for want of memory; shut it down and create another",
+                    workspace.id
+                );
+                return Err(Error::invalid("sandbox_id", problem));
+            }
+            None if workspace.sandbox || !workspace.enclosed => return Ok(None),
+            _ => {}
         }
-        let running = Arc::new(self.enclosure.start_around(workspace).await?);
-        *entry.running() = Some(Arc::clone(&running));
-        Ok(Some(running))
+        let (enclosure, entry, workspace) =
+            (Arc::clone(&self.enclosure), Arc::clone(entry), Arc::clone(workspace));
+        // It goes on when the caller goes away, so that there are never two of one workspace.
+        let starting = tokio::spawn(async move {
+            let _alone = entry.starting.lock().await;
+            let known = entry.running().clone();
+            match known {
+                Some(running) if running.spawner.lives() => return Ok(running),
+                Some(_) => entry.end_running().await,
+                None => {}
+            }
+            if entry.now().state == State::Deleting {
+                return Err(Error::WorkspaceNotFound { workspace_id: workspace.id.to_string() });
+            }
+            let running = Arc::new(enclosure.start_around(&workspace).await?);
+            *entry.running() = Some(Arc::clone(&running));
+            Ok(running)
+        });
+        starting
+            .await
+            .map_err(|error| Error::internal("starting what keeps a workspace apart", error))?
+            .map(Some)
     }
 
     /// Has all processes of a sandbox stand still. `record` is done when nothing more starts in it, and before they do.
@@ -530,6 +551,7 @@ impl Workspaces {
     /// Ends the processes of a sandbox at once.
     pub async fn end_processes(&self, id: &WorkspaceId) {
         if let Ok(entry) = self.entry(id.as_str()) {
+            let _not_started_meanwhile = entry.starting.lock().await;
             entry.end_running().await;
         }
     }
@@ -579,7 +601,7 @@ impl Workspaces {
     }
 
     /// What gives sandboxes a root of their own.
-    pub const fn enclosure(&self) -> &Enclosure {
+    pub fn enclosure(&self) -> &Enclosure {
         &self.enclosure
     }
 
@@ -596,13 +618,14 @@ impl Workspaces {
     }
 
     /// State of the working tree; `None` where the work directory is no repository, or is not ready.
-    pub async fn git_status(&self, workspace: &Workspace) -> Result<Option<GitStatus>> {
+    pub async fn git_status(&self, workspace: &Arc<Workspace>) -> Result<Option<GitStatus>> {
         if workspace.state != State::Ready {
             return Ok(None);
         }
         // What a repository has git run, as filters, is to run where its commands do.
         let Ok(entry) = self.entry(workspace.id.as_str()) else { return Ok(None) };
-        let _gate = entry.gate.read().await;
+        // While it is closed for a snapshot, or for good, nobody can look.
+        let Ok(_gate) = entry.gate.try_read() else { return Ok(None) };
         if entry.now().state != State::Ready {
             return Ok(None);
         }
