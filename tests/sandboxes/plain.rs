@@ -5,7 +5,11 @@ use support::World;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_directory_says_that_it_is_one() {
-    let world = World::builder().executor("RUNLET_ISOLATION", "none").start().await;
+    let world = World::builder()
+        .executor("RUNLET_ISOLATION", "none")
+        .executor("RUNLET_ISOLATE_WORKSPACES", "true")
+        .start()
+        .await;
     let client = world.client();
     let made = client.call("create_sandbox", json!({ "files": { "a.sh": "echo a" } })).await.expect();
     assert_eq!(made["isolation"], json!("none"), "{made}");
@@ -14,6 +18,7 @@ async fn plain_directory_says_that_it_is_one() {
     assert_eq!(client.call("execute_in_sandbox", run).await.expect()["output"], json!("a\n"));
     let overview = client.call("get_overview", json!({})).await.expect();
     assert_eq!(overview["executor"]["sandbox_isolation"], json!("none"), "{overview}");
+    assert!(overview["executor"]["gaps"].to_string().contains("workspaces are not kept apart"), "{overview}");
     client.call("shutdown_sandbox", json!({ "sandbox_id": made["id"] })).await.expect();
 }
 

@@ -105,6 +105,8 @@ impl Service {
             Ok(found) => ("namespaces", found.gap.as_deref().unwrap_or_default()),
             Err(why) => ("none", why),
         };
+        let more_gaps = [enclosure.unlimited_jobs(), enclosure.unenclosed().await];
+        let more_gaps: Vec<String> = more_gaps.into_iter().flatten().collect();
         v1::get_overview_response::Executor {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             start_time: Some(convert::timestamp(machine.started)),
@@ -115,7 +117,7 @@ impl Service {
             free_disk_bytes: machine.root.free_bytes(),
             job_user: machine.identity.name.clone(),
             isolation: machine.drawn.isolation.clone(),
-            gaps: machine.drawn.gaps.iter().cloned().chain(enclosure.unlimited_jobs()).collect(),
+            gaps: [machine.drawn.gaps.clone(), more_gaps].concat(),
             programs: machine.programs().await.clone().into_iter().collect::<HashMap<_, _>>(),
             limits: limits.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             sandbox_isolation: sandbox_isolation.to_owned(),

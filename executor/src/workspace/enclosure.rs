@@ -221,6 +221,12 @@ impl Enclosure {
         self.of_workspaces && self.usable().await.is_ok()
     }
 
+    /// That they are not, though the setting wants it, and why, in a sentence.
+    pub async fn unenclosed(&self) -> Option<String> {
+        let why = if self.of_workspaces { self.usable().await.err()? } else { return None };
+        Some(format!("workspaces are not kept apart, as RUNLET_ISOLATE_WORKSPACES wants: {why}"))
+    }
+
     /// Starts what keeps a workspace apart that is no sandbox. Its directories are where they are outside.
     pub(super) async fn start_around(&self, workspace: &Workspace) -> Result<Running> {
         let found = self.found().await?;
