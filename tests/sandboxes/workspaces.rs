@@ -7,25 +7,29 @@ use support::{World, probe};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn workspaces_are_kept_apart_by_setting() {
-    kept_apart(World::builder().executor("RUNLET_ISOLATE_WORKSPACES", "true").start().await, true).await;
+    kept_apart(World::builder().executor("RUNLET_ISOLATE_WORKSPACES", "true").start().await, true, "33020.1")
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn workspaces_are_kept_apart_where_the_executor_is_an_ordinary_user() {
     let world = World::builder().user(31_421).executor("RUNLET_ISOLATE_WORKSPACES", "true").start().await;
-    kept_apart(world, false).await;
+    kept_apart(world, false, "33021.1").await;
 }
 
-async fn kept_apart(mut world: World, system: bool) {
+/// `marker` is in the command line of what it leaves running, for nobody else's to be taken for that.
+async fn kept_apart(mut world: World, system: bool, marker: &str) {
     let client = world.client();
     let made = client.call("create_workspace", json!({ "name": "one" })).await.expect();
     assert_eq!(made["isolation"], json!("namespaces"), "{made}");
     let (one, path) = (made["workspace_id"].as_str().unwrap(), made["path"].as_str().unwrap());
     let two = client.workspace().await;
-    client.run(one, "echo hidden > secret; (setsid sleep 33020.1 &); true").await;
+    client.run(one, &format!("echo hidden > secret; (setsid sleep {marker} &); true")).await;
     let secret = format!("{path}/secret");
     for (id, seen) in [(one, "hidden\n1\n"), (two.as_str(), "0\n")] {
-        let look = client.run(id, &format!("cat {secret} 2>/dev/null; pgrep -c -f 'sleep [3]3020'")).await;
+        let look = client
+            .run(id, &format!("cat {secret} 2>/dev/null; pgrep -c -f 'sleep [3]{}'", &marker[1..]))
+            .await;
         assert_eq!(look["output"], json!(seen), "{look}");
     }
     for attack in [
@@ -59,7 +63,7 @@ async fn kept_apart(mut world: World, system: bool) {
     // It lives on over a restart of the executor, with what it changed of the system.
     world.kill_executor().await;
     world.start_executor().await;
-    assert_eq!(probe::marked("33020.1"), [0; 0]);
+    assert_eq!(probe::marked(marker), [0; 0]);
     assert_eq!(client.call("read_file", read).await.expect()["content"], json!("hidden\n"));
     if system {
         let kept = client.run(one, "ls /etc/runlet-test; git init -q; git status --short").await;
@@ -67,9 +71,9 @@ async fn kept_apart(mut world: World, system: bool) {
     }
     let shown = client.call("get_workspace", json!({ "workspace_id": one })).await.expect();
     assert_eq!((&shown["isolation"], &shown["status"]), (&json!("namespaces"), &json!("ready")), "{shown}");
-    client.run(one, "(setsid sleep 33020.1 &); true").await;
+    client.run(one, &format!("(setsid sleep {marker} &); true")).await;
     client.call("delete_workspace", json!({ "workspace_id": one })).await.expect();
-    assert_eq!(probe::marked("33020.1"), [0; 0]);
+    assert_eq!(probe::marked(marker), [0; 0]);
     let left = std::fs::read_dir(world.root().join("sandboxes")).unwrap().flatten();
     let left: Vec<_> = left.map(|entry| entry.file_name()).filter(|name| *name != *two).collect();
     assert!(left.iter().all(|name| name == "trial"), "{left:?}");
