@@ -81,6 +81,10 @@ async fn snapshot_of_a_plain_directory_is_a_beginning_too() {
     let saved = client.call("create_snapshot", json!({ "sandbox_id": made["id"] })).await.expect();
     let next = client.call("create_sandbox", json!({ "snapshot_id": saved["snapshot_id"] })).await.expect();
     assert_eq!(output(&client, next["id"].as_str().unwrap(), "cat a; echo 2 > b").await, "1");
+    // Nothing stood still for it, and the time of jobs goes on.
+    let late = json!({ "sandbox_id": made["id"], "command": "sleep 60", "timeout_seconds": 1 });
+    let late = client.call("execute_in_sandbox", late).await.expect();
+    assert_eq!(late["status"], json!("timed_out"), "{late}");
 }
 
 /// Its jobs could lead an executor with root's rights elsewhere while it copies.

@@ -134,9 +134,9 @@ impl SandboxService for Service {
             disk_partial,
             processes: used.map(|used| v1::get_sandbox_usage_response::Processes {
                 count: used.processes,
-                memory_bytes: used.memory_bytes,
-                peak_memory_bytes: used.peak_memory_bytes,
-                cpu: Some(convert::duration(used.cpu)),
+                memory_bytes: used.counted.memory_bytes,
+                peak_memory_bytes: used.counted.peak_memory_bytes,
+                cpu: Some(convert::duration(used.counted.cpu)),
                 received_bytes: used.network_bytes.map(|(received, _)| received),
                 sent_bytes: used.network_bytes.map(|(_, sent)| sent),
             }),

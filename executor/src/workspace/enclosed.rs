@@ -125,13 +125,13 @@ impl Workspaces {
             return Err(Error::NoSpace { free_bytes, reserve_bytes });
         }
         let running = entry.running().clone().filter(|_| workspace.state == State::Ready);
-        if let Some(running) = &running
-            && let Err(error) = running.freeze(true).await
-        {
-            let _goes_on = running.freeze(false).await;
-            return Err(error);
+        if let Some(running) = &running {
+            if let Err(error) = running.freeze(true).await {
+                let _goes_on = running.freeze(false).await;
+                return Err(error);
+            }
+            entry.still.send_replace(true);
         }
-        entry.still.send_replace(true);
         let copied = copy_directory(&disk, place).await;
         if let Some(running) = &running {
             running.freeze(false).await?;

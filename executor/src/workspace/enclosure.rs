@@ -231,14 +231,16 @@ impl Enclosure {
     pub(super) async fn start_around(&self, workspace: &Workspace) -> Result<Running> {
         let found = self.found().await?;
         let paths = match found.form {
-            Form::Overlay(_) => self.paths(found, &workspace.id),
+            Form::Overlay(_) => {
+                let paths = self.paths(found, &workspace.id);
+                // Once only, of which this is the last: what is in there later is the workspace's own, and may lead anywhere.
+                if !paths.root.join(SCRATCH).is_dir() {
+                    self.make_directories(found, &paths)?;
+                }
+                paths
+            }
             Form::ReadOnly => workspace.paths.clone(),
         };
-        // Once only, of which this is the last: what is in there later is the workspace's own, and may lead anywhere.
-        let is_made = paths.root.join(SCRATCH).is_dir() || matches!(found.form, Form::ReadOnly);
-        if !is_made {
-            self.make_directories(found, &paths)?;
-        }
         let start = SandboxStart { network: Network::Machine, layers: Vec::new() };
         let own = vec![workspace.paths.root.clone()];
         let running = self.run(found, &paths, &hostname(&workspace.id), &start, own).await;
@@ -259,7 +261,7 @@ impl Enclosure {
         start: &SandboxStart,
         own: Vec<PathBuf>,
     ) -> Result<Running> {
-        let plan = Plan { own, ..self.plan(found, paths, hostname, start) };
+        let plan = self.plan(found, paths, hostname, start, own);
         let ready = self.stock().prepared.take();
         if let Some(ready) = ready
             && let Ok(running) = ready.enter(&plan).await
@@ -360,7 +362,14 @@ impl Enclosure {
         }
     }
 
-    fn plan(&self, found: &Found, paths: &Paths, hostname: &str, start: &SandboxStart) -> Plan {
+    fn plan(
+        &self,
+        found: &Found,
+        paths: &Paths,
+        hostname: &str,
+        start: &SandboxStart,
+        own: Vec<PathBuf>,
+    ) -> Plan {
         let disk = match found.form {
             Form::Overlay(_) => {
                 let (upper, scratch) = (paths.root.join(UPPER), paths.root.join(SCRATCH));
@@ -372,7 +381,7 @@ impl Enclosure {
             bubblewrap: found.bubblewrap.clone(),
             disk,
             hidden: std::iter::once(self.root.path.clone()).chain(self.hidden.iter().cloned()).collect(),
-            own: Vec::new(),
+            own,
             hostname: hostname.to_owned(),
             network: start.network == Network::Machine,
         }

@@ -16,9 +16,7 @@ pub(super) struct Hierarchy {
     /// Names of its controllers, as far as `/proc` tells them; none for the second generation.
     pub controllers: Vec<String>,
     pub second: bool,
-    /// Where it is mounted.
-    pub mount: PathBuf,
-    /// The group in there.
+    /// The group, where it is mounted.
     pub directory: PathBuf,
 }
 
@@ -50,8 +48,8 @@ fn parse(groups: &str, mounts: &str) -> Vec<Hierarchy> {
             };
             // What is mounted may be a group further down, as in containers.
             if let (true, Ok(below)) = (fits, Path::new(path).strip_prefix(root)) {
-                let (mount, directory) = (point.into(), Path::new(point).join(below));
-                found.push(Hierarchy { controllers: controllers.clone(), second, mount, directory });
+                let directory = Path::new(point).join(below);
+                found.push(Hierarchy { controllers: controllers.clone(), second, directory });
             }
         }
     }
@@ -140,35 +138,21 @@ mod tests {
 
     #[test]
     fn groups_are_found_in_both_generations_and_within_a_container() {
-        let found = |groups: &str, mounts: &str| -> Vec<(String, String)> {
-            let text = |path: PathBuf| path.to_string_lossy().into_owned();
-            parse(groups, mounts)
-                .into_iter()
-                .map(|known| (text(known.mount), text(known.directory)))
-                .collect()
+        let found = |groups: &str, mounts: &str| -> Vec<String> {
+            let text = |known: Hierarchy| known.directory.to_string_lossy().into_owned();
+            parse(groups, mounts).into_iter().map(text).collect()
         };
-        let pair = |mount: &str, directory: &str| (mount.to_owned(), directory.to_owned());
         let first = "4:memory:/a/b\n3:cpu,cpuacct:/\n0::/\n";
         let mounts = "30 25 0:27 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory\n\
                       31 25 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
                       32 25 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,nsdelegate\n";
         assert_eq!(
             found(first, mounts),
-            [
-                pair("/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory/a/b"),
-                pair("/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu/"),
-                pair("/sys/fs/cgroup/unified", "/sys/fs/cgroup/unified/"),
-            ]
+            ["/sys/fs/cgroup/memory/a/b", "/sys/fs/cgroup/cpu/", "/sys/fs/cgroup/unified/",]
         );
         let contained = "30 25 0:27 /docker/x /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n";
-        assert_eq!(
-            found("4:memory:/docker/x\n", contained),
-            [pair("/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory/")]
-        );
-        assert_eq!(found("4:memory:/elsewhere\n", contained), []);
-        assert_eq!(
-            found("0::/user.slice\n", mounts),
-            [pair("/sys/fs/cgroup/unified", "/sys/fs/cgroup/unified/user.slice")]
-        );
+        assert_eq!(found("4:memory:/docker/x\n", contained), ["/sys/fs/cgroup/memory/"]);
+        assert_eq!(found("4:memory:/elsewhere\n", contained), [""; 0]);
+        assert_eq!(found("0::/user.slice\n", mounts), ["/sys/fs/cgroup/unified/user.slice"]);
     }
 }

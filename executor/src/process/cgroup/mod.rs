@@ -33,17 +33,15 @@ pub struct Limits {
     pub processes: Option<u64>,
 }
 
-/// What the processes of a group use.
+/// What processes use together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Processor time since the group was made.
+    /// Processor time since they are counted together.
     pub cpu: Duration,
     /// Bytes of memory, without files that could be dropped from it.
     pub memory_bytes: u64,
     /// Most bytes so far, with those files; `None` where the kernel does not count that.
     pub peak_memory_bytes: Option<u64>,
-    /// Processes and threads.
-    pub processes: u64,
 }
 
 /// What the processes of an executor may use.
@@ -120,7 +118,6 @@ const MEMORY_PEAK: File = (Controller::Memory, "memory.max_usage_in_bytes", "mem
 const MEMORY_DETAIL: File = (Controller::Memory, "memory.stat", "memory.stat");
 const CPU_TIME: File = (Controller::CpuAccounting, "cpuacct.usage", "cpu.stat");
 const PROCESS_LIMIT: File = (Controller::Processes, "pids.max", "pids.max");
-const PROCESSES: File = (Controller::Processes, "pids.current", "pids.current");
 const FREEZE: File = (Controller::Freezer, "freezer.state", "cgroup.freeze");
 const FROZEN: File = (Controller::Freezer, "freezer.state", "cgroup.events");
 
@@ -224,7 +221,6 @@ impl Group {
             cpu,
             memory_bytes: number(&self.read(MEMORY_NOW)?).saturating_sub(droppable),
             peak_memory_bytes: self.read(MEMORY_PEAK).ok().map(|text| number(&text)),
-            processes: number(&self.read(PROCESSES)?),
         })
     }
 

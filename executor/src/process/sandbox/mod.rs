@@ -160,12 +160,8 @@ pub struct Running {
 /// What a sandbox uses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Processor time since it runs.
-    pub cpu: Duration,
-    /// Bytes of memory now.
-    pub memory_bytes: u64,
-    /// Most bytes of memory since it runs; `None` where the kernel does not count that.
-    pub peak_memory_bytes: Option<u64>,
+    /// Processor time since it runs, and memory.
+    pub counted: cgroup::Usage,
     /// Processes now, without those that are the executor's.
     pub processes: u64,
     /// Bytes received and sent since it runs; `None` where it shares the network with others.
@@ -382,16 +378,13 @@ fn usage(first: i32, group: Option<&Group>, on_network: bool) -> io::Result<Usag
     let processes = u64::try_from(all.len().saturating_sub(inits)).unwrap_or(u64::MAX);
     let network_bytes = if on_network { None } else { network_bytes(first) };
     let counted = match group {
-        Some(group) => {
-            let cgroup::Usage { cpu, memory_bytes, peak_memory_bytes, .. } = group.usage()?;
-            Usage { cpu, memory_bytes, peak_memory_bytes, ..Usage::default() }
-        }
+        Some(group) => group.usage()?,
         None => {
             let (cpu, memory_bytes) = super::tree::used_by(&[all, vec![first]].concat());
-            Usage { cpu, memory_bytes, ..Usage::default() }
+            cgroup::Usage { cpu, memory_bytes, peak_memory_bytes: None }
         }
     };
-    Ok(Usage { processes, network_bytes, ..counted })
+    Ok(Usage { counted, processes, network_bytes })
 }
 
 /// What came in and went out of all interfaces that a process sees: fields 1 and 9 after the name in `/proc/net/dev`.
