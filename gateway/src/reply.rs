@@ -8,7 +8,7 @@ use bytes::Bytes;
 use prost_types::Timestamp;
 use rmcp::model::{CallToolResult, ContentBlock, ImageContent, MetaObject, Resource};
 use runlet_proto::v1::{Output, output::Piece};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use time::{OffsetDateTime, format_description::FormatItem, macros::format_description};
 
 /// Key under which a result's `_meta` holds the typed object of a tool that answers with text, for programs.
@@ -106,6 +106,14 @@ pub(crate) fn time_text(time: Option<&Timestamp>) -> Option<String> {
     let time = time?;
     let nanos = i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanos);
     OffsetDateTime::from_unix_timestamp_nanos(nanos).ok()?.format(FORMAT).ok()
+}
+
+/// The fields of an object, for more to be added.
+pub(crate) fn fields(object: Value) -> Map<String, Value> {
+    match object {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
 }
 
 /// Seconds to the millisecond.

@@ -1,6 +1,7 @@
 //! Schemas of arguments: made from the types in the plainest form that every host understands, and what arguments are
 //! checked against, so that an error always names the argument and says what was expected.
 
+use crate::reply::fields;
 use rmcp::model::JsonObject;
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value};
@@ -12,10 +13,7 @@ pub(super) fn of_arguments<T: JsonSchema>() -> (String, JsonObject) {
     settings.inline_subschemas = true;
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
     simplify(&mut schema);
-    let mut schema = match schema {
-        Value::Object(schema) => schema,
-        _ => Map::new(),
-    };
+    let mut schema = fields(schema);
     let description = match schema.remove("description") {
         Some(Value::String(description)) => description,
         _ => String::new(),
@@ -58,10 +56,7 @@ fn simplify(schema: &mut Value) {
 pub(super) fn published(schema: &JsonObject) -> JsonObject {
     let mut value = Value::Object(schema.clone());
     shorten(&mut value);
-    match value {
-        Value::Object(schema) => schema,
-        _ => Map::new(),
-    }
+    fields(value)
 }
 
 fn shorten(schema: &mut Value) {

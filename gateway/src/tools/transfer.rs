@@ -17,7 +17,7 @@ use crate::{
     executor::{Repeat, transfers},
     failure::Failure,
     path,
-    reply::{Reply, counted, filled, time_text, wire_seconds},
+    reply::{Reply, counted, fields, filled, time_text, wire_seconds},
 };
 
 pub(super) fn tools() -> Vec<Offered> {
@@ -251,13 +251,9 @@ pub(super) fn link_record(link: &Link) -> Map<String, Value> {
         "created_at": time_text(link.create_time.as_ref()),
         "expires_at": time_text(link.expire_time.as_ref()),
     });
-    match object {
-        Value::Object(mut record) => {
-            if is_upload {
-                record.remove("sha256");
-            }
-            record
-        }
-        _ => Map::new(),
+    let mut record = fields(object);
+    if is_upload {
+        record.remove("sha256");
     }
+    record
 }

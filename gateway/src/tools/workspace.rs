@@ -17,7 +17,7 @@ use super::{
 use crate::{
     executor::{Repeat, system, workspaces},
     failure::Failure,
-    reply::{Reply, filled, time_text, wire_seconds},
+    reply::{Reply, fields, filled, time_text, wire_seconds},
 };
 
 pub(super) fn tools() -> Vec<Offered> {
@@ -278,10 +278,7 @@ fn workspace_record(workspace: &Workspace) -> Map<String, Value> {
         "env": workspace.env_names,
         "isolation": workspace.isolation,
     });
-    let mut record = match object {
-        Value::Object(record) => record,
-        _ => Map::new(),
-    };
+    let mut record = fields(object);
     if !workspace.notes.is_empty() {
         record.insert("notes".to_owned(), workspace.notes.clone().into());
     }

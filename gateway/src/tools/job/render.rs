@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::path;
 use crate::reply::{
-    LogCalls, LogKind, Reply, break_line, counted, coverage, filled, grouped, joined, push_output,
+    LogCalls, LogKind, Reply, break_line, counted, coverage, fields, filled, grouped, joined, push_output,
     raw_base64, seconds, shown, shown_command, time_text,
 };
 
@@ -42,10 +42,7 @@ pub(crate) fn job_record(job: &Job) -> Map<String, Value> {
         "files": job.files.map(counts),
         "timeout_seconds": job.timeout.as_ref().map(|timeout| timeout.seconds),
     });
-    let mut record = match object {
-        Value::Object(record) => record,
-        _ => Map::new(),
-    };
+    let mut record = fields(object);
     if job.separate_stderr {
         record.insert("stderr_bytes".to_owned(), job.stderr_bytes.into());
     }

@@ -12,7 +12,7 @@ use super::{Files, wait_seconds, wire_files};
 use crate::{
     executor::{Repeat, sandboxes},
     failure::Failure,
-    reply::{Reply, filled, time_text, wire_seconds},
+    reply::{Reply, fields, filled, time_text, wire_seconds},
     tools::{ANSWER_TIME, Context, Effect, Offered, Tool, with_wait},
 };
 
@@ -157,8 +157,5 @@ fn object(blueprint: &Blueprint) -> Map<String, Value> {
         "created_at": time_text(blueprint.create_time.as_ref()),
         "ended_at": blueprint.end_time.as_ref().map(|time| time_text(Some(time))),
     });
-    match object {
-        Value::Object(object) => object,
-        _ => Map::new(),
-    }
+    fields(object)
 }

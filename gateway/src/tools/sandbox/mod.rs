@@ -21,7 +21,7 @@ use crate::{
     executor::{Repeat, jobs, sandboxes},
     failure::Failure,
     path,
-    reply::{Reply, counted, filled, seconds, time_text, wire_seconds},
+    reply::{Reply, counted, fields, filled, seconds, time_text, wire_seconds},
     tools::{ANSWER_TIME, Context, Effect, Offered, Tool, file, job, with_wait},
 };
 
@@ -475,8 +475,5 @@ fn object(sandbox: &Sandbox) -> Map<String, Value> {
         "end_reason": filled(sandbox.end_reason.clone()),
         "notes": sandbox.notes,
     });
-    match object {
-        Value::Object(object) => object,
-        _ => Map::new(),
-    }
+    fields(object)
 }

@@ -9,7 +9,7 @@ use super::wait_seconds;
 use crate::{
     executor::{Repeat, sandboxes},
     failure::Failure,
-    reply::{Reply, filled, time_text},
+    reply::{Reply, fields, filled, time_text},
     tools::{ANSWER_TIME, Context, Effect, Offered, Tool, with_wait},
 };
 
@@ -102,8 +102,5 @@ fn object(snapshot: &Snapshot) -> Map<String, Value> {
         "size_bytes": snapshot.size_bytes,
         "created_at": time_text(snapshot.create_time.as_ref()),
     });
-    match object {
-        Value::Object(object) => object,
-        _ => Map::new(),
-    }
+    fields(object)
 }

@@ -7,7 +7,7 @@ use runlet_proto::v1::{Output, Screen, Sight, Terminal, sight::Content, terminal
 use serde_json::{Map, Value, json};
 
 use crate::reply::{
-    LogCalls, LogKind, Reply, break_line, counted, coverage, filled, grouped, joined, push_output,
+    LogCalls, LogKind, Reply, break_line, counted, coverage, fields, filled, grouped, joined, push_output,
     raw_base64, seconds, shown_command, time_text,
 };
 
@@ -41,10 +41,7 @@ pub(crate) fn terminal_record(terminal: &Terminal) -> Map<String, Value> {
         "max_rss_bytes": terminal.max_rss_bytes,
         "leftover_processes": terminal.leftover_processes,
     });
-    match object {
-        Value::Object(record) => record,
-        _ => Map::new(),
-    }
+    fields(object)
 }
 
 fn status(state: State) -> &'static str {
